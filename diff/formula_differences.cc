@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
-#include <unordered_set>
+#include <utility>
 
 #include "diff/sections.h"
 #include "trace/numbers.h"
@@ -44,15 +45,19 @@ class FormulaComparison {
     if (formulas_x.empty() && formulas_y.empty()) return;
     std::string words_x = words_of(a_, pair_.a, item, x, formulas_x);
     std::string words_y = words_of(b_, pair_.b, item, y, formulas_y);
-    if (words_x == words_y || !is_new(x)) return;
+    if (words_x == words_y || !is_new(x, y)) return;
     findings_.push_back({place_of(item), std::move(words_x), std::move(words_y)});
   }
 
   /// A number in a tensor is told once, whoever reads it.
-  bool is_new(const trace::Value& x) {
-    const auto* tensor = std::get_if<trace::TensorRef>(&x.data);
-    if (tensor == nullptr || tensor->id == trace::kNoTensor) return true;
-    return told_.insert(a_.recording().tensors[tensor->id].buffer).second;
+  bool is_new(const trace::Value& x, const trace::Value& y) {
+    const std::pair told{buffer_of(a_, x), buffer_of(b_, y)};
+    return told == std::pair{trace::kNone, trace::kNone} || told_.insert(told).second;
+  }
+  static trace::BufferId buffer_of(const OpStream& stream, const trace::Value& value) {
+    const auto* tensor = std::get_if<trace::TensorRef>(&value.data);
+    if (tensor == nullptr || tensor->id == trace::kNoTensor) return trace::kNone;
+    return stream.recording().tensors[tensor->id].buffer;
   }
 
   std::vector<trace::Index> formulas_of(const OpStream& stream, trace::Index op, trace::Index item,
@@ -90,7 +95,7 @@ class FormulaComparison {
   const std::vector<trace::Leaf>& leaves_of_b_;
   OpPair pair_;
   trace::Index argument_ = trace::kNone;
-  std::unordered_set<trace::BufferId> told_;
+  std::set<std::pair<trace::BufferId, trace::BufferId>> told_;
   std::vector<trace::Finding> findings_;
 };
 

@@ -41,10 +41,12 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
       modules_(snapshot),
       optimizers_(recording, objects, snapshot),
       foreign_(recording, objects, snapshot),
-      tracked_(recording, positions_of(recording, bound), written, snapshot),
+      tracked_(recording, positions_of(recording, bound), with_windows(recording, written),
+               snapshot),
       inputs_(recording, positions_of(recording, bound)),
-      remainders_(recording.inputs.size()),
-      overlap_(recording, bound, written) {
+      windows_(recording, bound),
+      remainders_(recording.inputs.size() + windows_.size()),
+      overlap_(recording, bound, with_windows(recording, written)) {
   for (std::string& name : live::groups_of(recording)) groups_.emplace_back(std::move(name));
   for (const trace::NamedValue& value : recording.host_values) {
     host_value_leaves_.push_back(
@@ -131,10 +133,13 @@ Verdict GuardSet::check_groups() const {
 Verdict GuardSet::place_inputs(std::span<const live::Argument> arguments, Entry& entry) const {
   Verdict verdict = inputs_.place(arguments, entry.memory, &remainders_);
   if (!verdict) return verdict;
+  verdict = windows_.place(entry.leaves, entry.memory, &remainders_, recording_.inputs.size());
+  if (!verdict) return verdict;
   entry.has_new_remainders = !remainders_.are_proved();
   if (!entry.has_new_remainders || remainders_.are_open()) return verdict;
   // in words: the first that is not the recorded one
-  const Verdict strict = inputs_.place(arguments, entry.memory);
+  Verdict strict = inputs_.place(arguments, entry.memory);
+  if (strict) strict = windows_.place(entry.leaves, entry.memory);
   return strict
              ? failed(GuardKind::kAlignment, "inputs (data_ptr modulo 64)", "as compared", "others")
              : strict;

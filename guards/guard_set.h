@@ -13,6 +13,7 @@
 #include "guards/overlap_guard.h"
 #include "guards/tracked_guard.h"
 #include "guards/varying_numbers.h"
+#include "guards/window_guard.h"
 #include "live/collectives.h"
 #include "live/hooks.h"
 
@@ -84,7 +85,7 @@ class GuardSet {
   /// Notes the numbers among arguments and declared values that are new.
   Verdict check_given(Entry& entry) const;
   Verdict check_declared(const Declared& declared, Entry& entry) const;
-  /// Where the inputs lie.
+  /// Where the inputs and the windows lie.
   Verdict place_inputs(std::span<const live::Argument> arguments, Entry& entry) const;
   Verdict check_outside(std::span<void*> memory) const;
   Verdict check_groups() const;
@@ -108,6 +109,7 @@ class GuardSet {
   ForeignGuard foreign_;
   TrackedGuard tracked_;
   InputGuard inputs_;
+  WindowGuard windows_;
   mutable Remainders remainders_;
   VaryingNumbers given_;  ///< arguments and declared values that formulas read
   std::vector<trace::Index> given_leaves_;

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <iterator>
 
+#include "guards/entry.h"
 #include "guards/mismatch.h"
+#include "trace/windows.h"
 
 namespace steptape::guards {
 namespace {
@@ -17,14 +19,26 @@ bool is_lasting(trace::Role role) {
 
 }  // namespace
 
+bool OverlapGuard::Bound::is_part_of(const Bound& other) const {
+  return std::ranges::find(lies_in, other.position) != lies_in.end();
+}
+
 OverlapGuard::OverlapGuard(const trace::Recording& recording,
                            const std::vector<trace::BufferId>& bound,
                            const std::vector<trace::BufferId>& written) {
+  const std::vector<std::int64_t> position = positions_of(recording, bound);
   std::vector<bool> is_written(recording.buffers.size());
   for (const trace::BufferId buffer : written) is_written[buffer] = true;
   for (std::size_t i = 0; i < bound.size(); ++i) {
     const trace::Buffer& buffer = recording.buffers[bound[i]];
-    const Bound found{buffer.path, buffer.bytes, i, is_written[bound[i]]};
+    Bound found{buffer.path, buffer.bytes, i, is_written[bound[i]]};
+    for (auto window = recording.windows.rbegin(); window != recording.windows.rend(); ++window) {
+      const bool is_it = found.lies_in.empty() ? window->buffer == bound[i]
+                                               : window->buffer == bound[found.lies_in.back()];
+      if (!is_it) continue;
+      const std::int64_t base = position[trace::WindowOfRun(recording, *window).base()];
+      if (base >= 0) found.lies_in.push_back(static_cast<std::size_t>(base));
+    }
     (buffer.role == trace::Role::kInput ? inputs_ : others_).push_back(found);
     if (!is_written[bound[i]] || buffer.bytes == 0) continue;
     (is_lasting(buffer.role) ? lasting_.bound : passing_).push_back(found);
@@ -110,6 +124,7 @@ Verdict OverlapGuard::check_each(const Bound& input, const std::vector<Bound>& o
     const auto begin = reinterpret_cast<std::uintptr_t>(memory[other.position]);
     const bool apart = first + input.bytes <= begin || begin + other.bytes <= first;
     if (apart || input.position == other.position) continue;
+    if (input.is_part_of(other) || other.is_part_of(input)) continue;
     const Bound& written = other.is_written ? other : input;
     return failed(GuardKind::kOverlap, (&written == &other ? input : other).path,
                   "memory of its own", "memory of " + written.path + ", which the step writes");

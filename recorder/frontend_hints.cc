@@ -86,7 +86,7 @@ void FrontendHints::withdraw() {
 
 void FrontendHints::take(std::size_t position, const trace::ScalarSite& site,
                          trace::Formula formula) {
-  sites_.push_back({site, std::move(formula)});
+  add_site(site, std::move(formula));
   announced_.erase(announced_.begin() + static_cast<std::ptrdiff_t>(position));
 }
 

@@ -37,7 +37,8 @@ class FrontendHints {
     trace::Value value;
     trace::Formula formula;            ///< over the leaves of these hints
     trace::Index item = trace::kNone;  ///< its position in the list that the op is given it in
-    /// Where it may stand: an index among the elements of a tensor of indices alone, and a value
+    /// Where it may stand: an index where a view begins or ends, which nothing else does that is
+    /// given with it and equals it, or among the elements of a tensor of indices alone, and a value
     /// that is assigned to an item among elements, or where an op fills with it, alone.
     enum class Use { kAny, kIndex, kElement } use = Use::kAny;
   };
@@ -92,6 +93,10 @@ class FrontendHints {
   /// The front end assigns to this hyperparameter after a replay what the step did.
   void assign(std::string path) { assigned_.insert(std::move(path)); }
   bool is_assigned(const std::string& path) const { return assigned_.contains(path); }
+
+  /// The step asks where in its memory a tensor lies: no view may be at another place.
+  void keep_views() { keeps_views_ = true; }
+  bool keeps_views() const { return keeps_views_; }
 
   /// From here on every number that varies has a known source: what is left are literals.
   void follow_numbers() { follows_numbers_ = true; }
@@ -209,6 +214,12 @@ class FrontendHints {
   bool is_announcing() const { return is_announcing_; }
   /// The number at `site`, a position in `sites`, may stand elsewhere in its op.
   void doubt(std::size_t site) { sites_[site].is_doubtful = true; }
+  /// What the announced ones are given to.
+  const std::string& function() const { return function_; }
+  /// The number at `site` follows `formula`.
+  void add_site(const trace::ScalarSite& site, trace::Formula formula) {
+    sites_.push_back({site, std::move(formula)});
+  }
   const std::vector<Number>& announced() const { return announced_; }
   /// Number `position` of those announced stands at `site`, or what `formula` makes of it.
   void take(std::size_t position, const trace::ScalarSite& site, trace::Formula formula);
@@ -237,6 +248,7 @@ class FrontendHints {
 
  private:
   bool follows_numbers_ = false;
+  bool keeps_views_ = false;
   bool is_discarded_ = false;
   bool leaves_out_ = false;
   std::vector<trace::Leaf> leaves_;

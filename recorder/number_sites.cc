@@ -5,6 +5,7 @@
 
 #include "trace/numbers.h"
 #include "trace/value.h"
+#include "trace/windows.h"
 
 namespace steptape::recorder {
 namespace {
@@ -21,6 +22,7 @@ class Takes {
 
   void take_all(const trace::Op& op, trace::Index index, const std::vector<bool>& may_follow) {
     const std::string& schema = recording_.operators[op.op].schema;
+    is_view_ = trace::gives_windows(recording_.operators[op.op]);
     fills_ = schema.starts_with("aten::fill_.") || schema.starts_with("aten::masked_fill_.");
     for (trace::Index argument = 0; argument < op.inputs.size(); ++argument) {
       const trace::Value& value = op.inputs[argument];
@@ -33,6 +35,7 @@ class Takes {
         take_value((*list)[item], {index, argument, item, trace::kNone, trace::kNone});
       }
     }
+    if (hints_.function() == "narrow" && is_view_) take_end(op, index);
     for (const Taken& taken : taken_) {
       const auto as_often = std::ranges::count_if(
           taken_, [&](const Taken& other) { return is_same(other.value, taken.value); });
@@ -137,11 +140,25 @@ class Takes {
         }
         hints_.require(trace::same_bits(announced[i].formula, announced[other].formula), true);
       }
-      taken_.push_back({hints_.sites().size(), announced[i].value});
+      // a front end has seen to it that an index is none of the others
+      const bool is_certain = is_view_ && announced[i].use == Use::kIndex;
+      if (!is_certain) taken_.push_back({hints_.sites().size(), announced[i].value});
       hints_.take(i, site, announced[i].formula);
       return true;
     }
     return false;
+  }
+
+  /// `narrow` slices from where it is told to, to as many elements after that.
+  void take_end(const trace::Op& op, trace::Index index) {
+    const trace::Index end = trace::kBeginsAt + 1;
+    if (taken_.size() != 1 || op.inputs.size() <= end) return;
+    const FrontendHints::Site begin = hints_.sites()[taken_.front().site];
+    const auto* last = std::get_if<std::int64_t>(&op.inputs[end].data);
+    if (begin.site.argument != trace::kBeginsAt || last == nullptr) return;
+    const double count = static_cast<double>(*last) - trace::number_of(taken_.front().value);
+    hints_.add_site({index, end, trace::kNone, trace::kNone, trace::kNone},
+                    begin.formula + trace::constant(count));
   }
 
   /// What dropout draws by is `1 - p`.
@@ -164,6 +181,7 @@ class Takes {
   const trace::Recording& recording_;
   trace::BufferId first_new_;
   std::vector<Taken> taken_;
+  bool is_view_ = false;
   bool fills_ = false;  ///< whether the op is what torch 2.15 assigns a number to an item by
 };
 

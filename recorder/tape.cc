@@ -19,6 +19,7 @@
 #include "live/values.h"
 #include "recorder/context/modules.h"
 #include "recorder/number_sites.h"
+#include "trace/windows.h"
 
 namespace steptape::recorder {
 namespace {
@@ -186,7 +187,7 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   }
   if (is_owner() && !state_.hints.announced().empty()) {
     take_announced(state_.hints, state_.recording, running.op, running.index, first_new,
-                   live::arguments_that_may_follow(op));
+                   arguments_that_may_follow(op, arguments, running));
   }
   if (!nodes_.has_begun()) nodes_.begin(may_have_node(arguments));
   name_context(running);
@@ -202,6 +203,22 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
     running.written = live::written_tensors(op, arguments);
   }
   if (detail_.timings) state_.recording.op_ns.push_back(0);
+}
+
+/// As of its schema; and of a view of memory that the step finds, where that begins, unless
+/// backward is to know it, too.
+std::vector<bool> Tape::arguments_that_may_follow(const c10::OperatorHandle& op,
+                                                  Arguments arguments,
+                                                  const Running& running) const {
+  std::vector<bool> may_follow = live::arguments_that_may_follow(op);
+  const trace::Operator& name = state_.recording.operators[running.op.op];
+  if (!trace::gives_windows(name) || running.arguments.empty()) return may_follow;
+  const trace::BufferId base = state_.tensor_table.buffer_of(running.arguments.front().id);
+  const Origin origin = state_.tensor_table.buffers.live(base).origin;
+  const bool is_found = origin == Origin::kInput || origin == Origin::kTracked;
+  if (!is_found || arguments[0].toTensor().requires_grad()) return may_follow;
+  for (trace::Index i = 0; i < may_follow.size(); ++i) may_follow[i] = trace::says_where(name, i);
+  return may_follow;
 }
 
 void Tape::after(Arguments outputs, Running& running) {

@@ -64,6 +64,9 @@ class Tape final : public OpListener, public std::enable_shared_from_this<Tape> 
 
   std::optional<std::vector<c10::IValue>> as_view(const c10::OperatorHandle& op,
                                                   c10::ArrayRef<c10::IValue> arguments);
+  std::vector<bool> arguments_that_may_follow(const c10::OperatorHandle& op,
+                                              c10::ArrayRef<c10::IValue> arguments,
+                                              const Running& running) const;
   void before(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> stack, Running& running);
   void after(c10::ArrayRef<c10::IValue> stack, Running& running);
   void threw(Running& running);

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "replayer/planner/numbers/bindings.h"
+#include "replayer/planner/numbers/windows.h"
 #include "trace/numbers.h"
 #include "trace/refusals.h"
+#include "trace/windows.h"
 
 namespace steptape::session {
 namespace {
@@ -64,7 +66,10 @@ class Binder {
         leaves_(hints().leaves().size(), trace::kNone) {}
 
   void bind() {
-    for (const recorder::FrontendHints::Site& site : hints().sites()) bind(site);
+    for (const recorder::FrontendHints::Site& site : hints().sites()) {
+      if (!says_where(site)) bind(site);
+    }
+    bind_views();
     for (const trace::Index formula : unsure_) recording_.proofs.push_back({formula, {}, false});
     for (const auto& [position, formula] : hints().returned()) bind(position, formula);
     for (const auto& [position, path] : hints().becoming()) {
@@ -105,7 +110,8 @@ class Binder {
     const trace::Formula formula = renumbered(site.formula);
     if (bindings_.gives_recorded(formula, site.site)) {
       const trace::Index bound = bindings_.bind(site.site, formula);
-      if (!site.is_all) unsure_.insert(bound);
+      // of what a view is, a run knows all
+      if (!site.is_all && !says_where(site)) unsure_.insert(bound);
       return;
     }
     const std::string message =
@@ -114,6 +120,60 @@ class Binder {
         site.site.op == trace::kNone
             ? trace::make_refusal(RefusalCode::kScalarVaries, message)
             : trace::refusal_at(recording_, site.site.op, RefusalCode::kScalarVaries, message));
+  }
+
+  bool says_where(const recorder::FrontendHints::Site& site) const {
+    if (site.site.op == trace::kNone) return false;
+    return trace::says_where(recording_.operator_of(recording_.ops[site.site.op]),
+                             site.site.argument);
+  }
+
+  /// Numbers that say where a view begins: each run computes it. Where that cannot be, they must be
+  /// the recorded ones.
+  void bind_views() {
+    std::set<trace::Index> moving, kept;
+    for (const recorder::FrontendHints::Site& site : hints().sites()) {
+      if (says_where(site)) (is_known_at_entry(site) ? moving : kept).insert(site.site.op);
+    }
+    std::erase_if(moving, [&](trace::Index op) {
+      const bool stays = kept.contains(op) || !begins_elsewhere(op);
+      if (stays) kept.insert(op);
+      return stays;
+    });
+    const std::size_t first = recording_.scalars.size();
+    for (const recorder::FrontendHints::Site& site : hints().sites()) {
+      if (says_where(site) && moving.contains(site.site.op)) bind(site);
+    }
+    const std::set<trace::Index> none = replayer::make_windows(recording_, moving);
+    const auto stays = [&none](const trace::ScalarSite& site) { return none.contains(site.op); };
+    recording_.scalars.erase(
+        std::remove_if(recording_.scalars.begin() + static_cast<std::ptrdiff_t>(first),
+                       recording_.scalars.end(), stays),
+        recording_.scalars.end());
+    kept.insert(none.begin(), none.end());
+    for (const recorder::FrontendHints::Site& site : hints().sites()) {
+      if (!says_where(site) || !kept.contains(site.site.op)) continue;
+      for (const trace::Node& node : site.formula.nodes) {
+        if (node.operation == trace::Operation::kLeaf) pin(node.leaf);
+      }
+    }
+  }
+
+  /// Whether the number is that of where the view begins, not of where it ends alone.
+  bool begins_elsewhere(trace::Index op) const {
+    return std::ranges::any_of(hints().sites(), [op](const recorder::FrontendHints::Site& site) {
+      return site.site.op == op && site.site.argument == trace::kBeginsAt;
+    });
+  }
+
+  /// Whether a run knows where the view begins before it begins, and the number stands nowhere else
+  /// among the op's.
+  bool is_known_at_entry(const recorder::FrontendHints::Site& site) const {
+    const bool waits = std::ranges::any_of(site.formula.nodes, [this](const trace::Node& node) {
+      return node.operation == trace::Operation::kLeaf &&
+             hints().leaves()[node.leaf].kind == trace::LeafKind::kHostRead;
+    });
+    return !waits && !site.is_doubtful && !hints().keeps_views();
   }
 
   void bind(std::size_t position, const trace::Formula& returned) {

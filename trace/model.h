@@ -243,6 +243,16 @@ struct ScalarSite {
   friend bool operator==(const ScalarSite&, const ScalarSite&) = default;
 };
 
+/// What an op gives that selects or slices, at a place that numbers say, memory that the step
+/// finds. Its buffer stands for those bytes of the one that the op's first argument lies in: no
+/// call of the plan makes it, and each run finds it anew (trace/windows.h). Nothing in the
+/// recording writes the memory, or nothing but what lies on this buffer is used of it.
+struct Window {
+  BufferId buffer = kNone;
+  Index op = kNone;  ///< the first that gives it
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
 /// The recording holds while `formula` is not zero, or while it is zero.
 struct Predicate {
   Index formula = kNone;  ///< in Recording::formulas
@@ -387,6 +397,7 @@ struct Recording {
   std::vector<Leaf> leaves;
   std::vector<Formula> formulas;
   std::vector<ScalarSite> scalars;  ///< host numbers that are not literals
+  std::vector<Window> windows;      ///< in order of their ops
   std::vector<Proof> proofs;        ///< in ascending order of formulas
   std::vector<Predicate> predicates;
   std::vector<Advance> advances;

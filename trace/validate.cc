@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_set>
 
 #include "steptape/error.h"
 #include "trace/numbers.h"
+#include "trace/windows.h"
 
 namespace steptape::trace {
 namespace {
@@ -333,6 +335,11 @@ class NumberChecker {
     check_each(*this, recording_.lookups, place, "lookup", &NumberChecker::check_lookup);
     check_each(*this, recording_.formulas, place, "formula", &NumberChecker::check_formula);
     check_each(*this, recording_.scalars, place, "scalar", &NumberChecker::check_site);
+    check_each(*this, recording_.windows, place, "window", &NumberChecker::check_window);
+    for (std::size_t i = 1; i < recording_.windows.size(); ++i) {
+      if (recording_.windows[i].op <= recording_.windows[i - 1].op)
+        Place(place, "window", i).fail("is out of order");
+    }
     check_each(*this, recording_.proofs, place, "proof", &NumberChecker::check_proof);
     check_each(*this, recording_.predicates, place, "predicate", &NumberChecker::check_predicate);
     check_each(*this, recording_.reads, place, "host read", &NumberChecker::check_read);
@@ -397,6 +404,37 @@ class NumberChecker {
     if (site.item == kNone && element->bytes.size() != buffer.bytes) {
       place.fail(fmt::format("buffer {} holds more than one element", site.buffer));
     }
+  }
+
+  /// A run computes where it lies from what is checked here alone.
+  void check_window(const Window& window, const Place& place) const {
+    check_index(window.op, recording_.ops.size(), "op", place);
+    const Op& op = recording_.ops[window.op];
+    const Tensor* base = op.inputs.empty() ? nullptr : tensor_of(op.inputs[0]);
+    const Tensor* given = op.outputs.size() == 1 ? tensor_of(op.outputs[0]) : nullptr;
+    if (!gives_windows(recording_.operator_of(op)) || base == nullptr || given == nullptr)
+      place.fail(fmt::format("op {} neither selects nor slices", window.op));
+    if (!can_give(recording_, op, *base, *given) || given->numel() == 0)
+      place.fail(fmt::format("op {} gives another tensor than it is said to", window.op));
+    if (given->buffer != window.buffer || base->buffer == window.buffer || given->offset != 0 ||
+        recording_.buffers[window.buffer].bytes != given->byte_range().second ||
+        recording_.buffers[window.buffer].role != Role::kInput ||
+        recording_.buffers[window.buffer].device != recording_.buffers[base->buffer].device)
+      place.fail(fmt::format("buffer {} is not what op {} gives", window.buffer, window.op));
+    // that of another window is found before it
+    const auto on = [](BufferId buffer) {
+      return [buffer](const Window& each) { return each.buffer == buffer; };
+    };
+    const auto own = std::ranges::find(recording_.windows, window.op, &Window::op);
+    if (std::any_of(std::next(own), recording_.windows.end(), on(base->buffer)) ||
+        std::ranges::count_if(recording_.windows, on(window.buffer)) != 1 ||
+        input_on(recording_, window.buffer) != kNone)
+      place.fail(fmt::format("buffer {} is found elsewhere, too", window.buffer));
+  }
+  /// Null for anything else.
+  const Tensor* tensor_of(const Value& value) const {
+    const auto* tensor = std::get_if<TensorRef>(&value.data);
+    return tensor == nullptr || tensor->id == kNoTensor ? nullptr : &recording_.tensors[tensor->id];
   }
 
   void check_proof(const Proof& proof, const Place& place) const {

@@ -2,6 +2,7 @@
 
 #include "live/operators.h"
 #include "replayer/planner/analysis/lifetimes.h"
+#include "trace/windows.h"
 
 namespace steptape::replayer {
 namespace {
@@ -22,6 +23,18 @@ Program lower(std::shared_ptr<const trace::Recording> recording) {
     const c10::OperatorHandle callee = *live::find_operator(recording->operator_of(op));
     const bool geometry = live::effects_of(callee).is_inplace_view;
     program.instructions.push_back({geometry ? Treatment::kGeometry : Treatment::kCall, callee});
+  }
+  for (const trace::Window& window : recording->windows) {
+    const trace::BufferId buffer = window.buffer;
+    for (std::size_t i = window.op; i < recording->ops.size(); ++i) {
+      const trace::Op& op = recording->ops[i];
+      if (!trace::gives_windows(recording->operator_of(op))) continue;
+      const auto* given = std::get_if<trace::TensorRef>(&op.outputs[0].data);
+      const auto* from = std::get_if<trace::TensorRef>(&op.inputs[0].data);
+      const bool gives_it = recording->tensors[given->id].buffer == buffer &&
+                            recording->tensors[from->id].buffer != buffer;
+      if (gives_it) program.instructions[i].treatment = Treatment::kGeometry;
+    }
   }
   const std::vector<Lifetime> lifetimes = lifetimes_of(*recording);
   program.buffers.reserve(lifetimes.size());

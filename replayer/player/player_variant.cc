@@ -86,7 +86,9 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
                     .count()),
       executor_(make_executor(recording_, generators_of(state))),
       inputs_(*recording_, guards::positions_of(*recording_, executor_->bound())),
-      overlap_(*recording_, executor_->bound(), executor_->written_buffers()),
+      windows_(*recording_, executor_->bound()),
+      overlap_(*recording_, executor_->bound(),
+               guards::with_windows(*recording_, executor_->written_buffers())),
       bounds_(*recording_),
       proofs_(NumberProofs::of_file(*recording_)) {
   find_carried();
@@ -553,6 +555,7 @@ Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
   if (Verdict verdict = check_hooks(arguments); !verdict) return verdict;
   if (Verdict verdict = bounds_.check(arguments); !verdict) return verdict;
   if (Verdict verdict = inputs_.place(arguments, memory_); !verdict) return verdict;
+  if (Verdict verdict = windows_.place(leaves_, memory_); !verdict) return verdict;
   if (Verdict verdict = guards::check_predicates(*recording_, leaves_); !verdict) return verdict;
   if (Verdict verdict = overlap_.check(memory_, ++checks_); !verdict) return verdict;
   return check_ambient();

@@ -8,6 +8,7 @@
 
 #include "guards/input_guard.h"
 #include "guards/overlap_guard.h"
+#include "guards/window_guard.h"
 #include "live/ambient.h"
 #include "replayer/player/index_bounds.h"
 #include "replayer/player/player_state.h"
@@ -121,6 +122,7 @@ class PlayerVariant {
   double plan_us_ = 0;
   std::unique_ptr<Executor> executor_;
   guards::InputGuard inputs_;
+  guards::WindowGuard windows_;
   guards::OverlapGuard overlap_;
   IndexBounds bounds_;
   std::vector<c10::Storage> outside_;

@@ -21,7 +21,7 @@ struct Block {
   bool is(BlockType other) const noexcept { return type == static_cast<std::uint16_t>(other); }
   bool is_known() const noexcept {
     return type >= static_cast<std::uint16_t>(BlockType::kHead) &&
-           type <= static_cast<std::uint16_t>(BlockType::kPackedRecording);
+           type <= static_cast<std::uint16_t>(BlockType::kWindows);
   }
   bool continues() const noexcept { return (flags & kContinues) != 0; }
   std::uint64_t payload_offset() const noexcept { return offset + kBlockHeaderBytes; }

@@ -48,7 +48,7 @@ inline constexpr std::array<std::uint8_t, 8> kFooterMagic = {'T', 'A', 'P', 'E',
 /// A reader refuses another major version, and reads every minor version of its own: a minor
 /// version adds only message fields and block types that an older reader may skip.
 inline constexpr std::uint16_t kMajor = 3;
-inline constexpr std::uint16_t kMinor = 3;
+inline constexpr std::uint16_t kMinor = 4;
 
 /// The only order of tensor bytes so far: little-endian.
 inline constexpr std::uint32_t kLittleEndian = 1;
@@ -67,6 +67,7 @@ enum class BlockType : std::uint16_t {
   kIndex,            ///< proto::Index; the last block
   kStepAgain,        ///< proto::StepAgain: a step that began before goes on
   kPackedRecording,  ///< proto::PackedRecording: a recording of the last step
+  kWindows,          ///< empty: recordings after it may have windows, which a reader must know
 };
 
 /// A reader that does not know the type must refuse the file; without it, it skips the block.

@@ -147,6 +147,11 @@ void encode(const trace::Formula& formula, proto::Formula& out) {
   }
 }
 
+void encode(const trace::Window& window, proto::Window& out) {
+  out.set_buffer(window.buffer);
+  out.set_op(window.op);
+}
+
 void encode(const trace::ScalarSite& site, proto::ScalarSite& out) {
   out.set_op(plus_one(site.op));
   out.set_formula(site.formula);
@@ -174,6 +179,7 @@ void encode_numbers(const trace::Recording& recording, proto::Recording& out) {
   }
   for (const auto& formula : recording.formulas) encode(formula, *out.add_formulas());
   for (const auto& site : recording.scalars) encode(site, *out.add_scalars());
+  for (const auto& window : recording.windows) encode(window, *out.add_windows());
   for (const trace::Proof& proof : recording.proofs) {
     proto::Proof& added = *out.add_proofs();
     added.set_formula(proof.formula);
@@ -454,6 +460,8 @@ trace::ScalarSite decode(const proto::ScalarSite& in) {
   return site;
 }
 
+trace::Window decode(const proto::Window& in) { return {in.buffer(), in.op()}; }
+
 trace::Proof decode(const proto::Proof& in) {
   std::vector<double> values;
   for (const std::uint64_t bits : in.values()) values.push_back(std::bit_cast<double>(bits));
@@ -588,6 +596,7 @@ trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes&
   decode_each(recording.lookups, in.lookups());
   decode_each(recording.formulas, in.formulas());
   decode_each(recording.scalars, in.scalars());
+  decode_each(recording.windows, in.windows());
   decode_each(recording.proofs, in.proofs());
   decode_each(recording.predicates, in.predicates());
   decode_each(recording.advances, in.advances());

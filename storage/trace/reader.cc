@@ -179,6 +179,8 @@ void Loader::load_message(const Message& message) {
       return load_recording(message);
     case BlockType::kSavedState:
       return load_saved(message);
+    case BlockType::kWindows:
+      return;
     case BlockType::kBytes:
     case BlockType::kIndex:
       break;

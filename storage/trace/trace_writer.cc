@@ -50,6 +50,8 @@ void TraceWriter::step(std::string_view name, std::string_view place) {
 }
 
 void TraceWriter::recording(const trace::Recording& recording) {
+  if (!recording.windows.empty() && !std::exchange(has_windows_, true))
+    out_.message(BlockType::kWindows, "");
   StoredBytes::Uses uses;
   std::string message = bytes_of_message(encode_recording(recording, refer(uses)));
   step_->block = write_recording(message);

@@ -115,6 +115,7 @@ class TraceWriter {
   Remember remember_;
   std::map<std::string, StepState, std::less<>> steps_;
   StepState* step_ = nullptr;  ///< whose recordings come
+  bool has_windows_ = false;   ///< and the file says so
   StoredBytes stored_;
   std::vector<Pending> pending_;  ///< bytes that the last message was the first to refer to
 };

@@ -655,6 +655,25 @@ def raised_to_what_is_read():
 case(raised_to_what_is_read, between=(READS,), share=0.7)
 
 
+def data_on_the_device():
+    model = net().to(DEVICE)
+    optimizer = adam(model)
+    data, targets, history = torch.randn(40, 6).to(DEVICE), torch.randn(40, 3).to(DEVICE), torch.zeros(40, device=DEVICE)
+
+    def step(at):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(data[at : at + 4]), targets[at : at + 4])
+        loss.backward()
+        optimizer.step()
+        history[at + 2] = loss.detach()
+        return loss.detach()
+
+    return SimpleNamespace(step=step, holds=lambda: [model, history], batch=lambda i: (i * 3 % 34,))
+
+
+case(data_on_the_device, steps=40)
+
+
 def process(*arguments, **environment):
     """This file run with the simulated device."""
     return subprocess.run([sys.executable, "-W", "ignore", __file__, *arguments],

@@ -345,6 +345,44 @@ INSTANTIATE_TEST_SUITE_P(
                           "saved state 1: address remainder 64, but it is below 64"}),
     name_of_case);
 
+/// A run computes an address from these.
+TEST(ValidateTest, AWindowIsWhatItsOpGives) {
+  const std::vector<std::pair<std::string, std::function<void(Recording&)>>> wrong = {
+      {"op 3 neither selects nor slices", [](Recording& r) { r.windows[0].op = 3; }},
+      {"op 9, but there are 5", [](Recording& r) { r.windows[0].op = 9; }},
+      {"buffer 0 is not what op 4 gives", [](Recording& r) { r.windows[0].buffer = 0; }},
+      {"buffer 5 is not what op 4 gives", [](Recording& r) { r.buffers[5].bytes = 32; }},
+      {"buffer 5 is not what op 4 gives",
+       [](Recording& r) { r.buffers[5].role = Role::kTemporary; }},
+      {"op 4 gives another tensor than it is said to",
+       [](Recording& r) { r.tensors[5].strides = {0}; }},
+      {"op 4 gives another tensor than it is said to",
+       [](Recording& r) { r.tensors[5].dtype = DType::kInt32; }},
+      {"op 4 gives another tensor than it is said to",
+       [](Recording& r) { r.ops[4].inputs[1] = {std::int64_t{2}}; }},
+      {"op 4 gives another tensor than it is said to",
+       [](Recording& r) { r.ops[4].inputs.pop_back(); }},
+      {"buffer 5 is found elsewhere, too",
+       [](Recording& r) {
+         r.inputs.emplace_back().path = "inputs[2]";
+         r.inputs.back().value = {TensorRef{5}};
+       }},
+      {"buffer 5 is found elsewhere, too", [](Recording& r) { r.windows.push_back(r.windows[0]); }},
+  };
+  EXPECT_NO_THROW(validate(test::numbers_trace()));
+  for (const auto& [said, make] : wrong) {
+    Recording recording = test::numbers_trace().steps[0].recordings[0];
+    std::erase_if(recording.scalars, [](const ScalarSite& site) { return site.op == 4; });
+    make(recording);
+    try {
+      validate(recording);
+      ADD_FAILURE() << "accepted: " << said;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(said));
+    }
+  }
+}
+
 TEST(ValidateTest, ARecordingAloneHasNoPlaceBeforeIt) {
   Recording recording = test::train_recording();
   recording.results[0] = 42;

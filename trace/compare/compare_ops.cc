@@ -289,6 +289,9 @@ Found differ_in_geometry(const Recording& a, const Recording& b) {
   if (Found found = differ_in_each(kKind, "tensors", a.tensors, b.tensors, differ_in_tensor)) {
     return found;
   }
+  if (Found found =
+          differ(kKind, a.windows.size(), b.windows.size(), [] { return "windows.size"; }))
+    return found;
   return differ_in_each(kKind, "buffers", a.buffers, b.buffers, differ_in_buffer_geometry);
 }
 

@@ -373,6 +373,9 @@ void Printer::print_numbers(const Recording& recording) {
       line("  scalar op {} argument {}{} = f{}", site.op, site.argument, item, site.formula);
     }
   }
+  for (const Window& window : recording.windows) {
+    line("  window b{} of op {}", window.buffer, window.op);
+  }
   for (const Proof& proof : recording.proofs) {
     std::string values;
     for (const double value : proof.proved.values()) values += " " + print_value({Real{value}});

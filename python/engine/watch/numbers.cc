@@ -165,6 +165,50 @@ bool keeps_items(PyObject* container) {
   return found == nullptr || Py_TYPE(found) != &PyWrapperDescr_Type;
 }
 
+/// What a tensor is indexed with, one by one: ints, the bounds of slices, which are null where
+/// there is none, and others.
+std::vector<PyObject*> parts_of_index(PyObject* index) {
+  std::vector<PyObject*> parts;
+  const auto add = [&parts](PyObject* item) {
+    if (!PySlice_Check(item)) return parts.push_back(item);
+    const auto* slice = reinterpret_cast<PySliceObject*>(item);
+    for (PyObject* bound : {slice->start, slice->stop, slice->step})
+      parts.push_back(bound == Py_None ? nullptr : bound);
+  };
+  if (index != nullptr && PyTuple_Check(index)) {
+    std::for_each_n(PySequence_Fast_ITEMS(index), PyTuple_GET_SIZE(index), add);
+  } else if (index != nullptr) {
+    add(index);
+  }
+  return parts;
+}
+
+/// Whether nothing else that ops are given for this index is the same number: then it is known
+/// where it stands among their arguments.
+bool is_told_apart(PyObject* part, PyObject* index) {
+  if (part == nullptr || !PyLong_CheckExact(part)) return part != nullptr;
+  const FollowedNumbers& numbers = FollowedNumbers::current();
+  const trace::Formula* formula = numbers.formula_of(part);
+  if (formula == nullptr) return true;
+  const auto is_equal = [&](PyObject* other) {
+    if (other == part) return false;
+    if (other == nullptr) return PyObject_IsTrue(part) == 0;  // a slice begins with 0
+    const trace::Formula* own = numbers.formula_of(other);
+    if (own != nullptr && *own == *formula) return false;
+    return PyLong_Check(other) && PyObject_RichCompareBool(other, part, Py_EQ) == 1;
+  };
+  const std::vector<PyObject*> parts = parts_of_index(index);
+  const auto slices = [part](PyObject* item) {  // by steps of as many
+    return PySlice_Check(item) && reinterpret_cast<PySliceObject*>(item)->step == part;
+  };
+  const bool is_step =
+      PyTuple_Check(index)
+          ? std::any_of(PySequence_Fast_ITEMS(index),
+                        PySequence_Fast_ITEMS(index) + PyTuple_GET_SIZE(index), slices)
+          : slices(index);
+  return !is_step && std::ranges::none_of(parts, is_equal);
+}
+
 /// Whether an instruction of torch's code neither does ops nor can come upon a followed number.
 bool is_of_no_number(const Instruction& in) {
   const auto is_none = [](PyObject* value) {  // nor a tensor, nor what may hold one
@@ -515,13 +559,16 @@ bool Watcher::announce(std::vector<recorder::FrontendHints::Number> numbers, Rea
 bool Watcher::begin_item(PyObject* index, PyObject* value) {
   using Use = recorder::FrontendHints::Number::Use;
   std::vector<recorder::FrontendHints::Number> numbers;
-  for (auto [object, use] : {std::pair(index, Use::kIndex), std::pair(value, Use::kElement)}) {
-    if (object == nullptr) continue;
+  const auto add = [&numbers](PyObject* object, Use use) {
     for (recorder::FrontendHints::Number& number : FollowedNumbers::current().among({&object, 1})) {
       number.use = use;
       numbers.push_back(std::move(number));
     }
+  };
+  for (PyObject* part : parts_of_index(index)) {
+    is_told_apart(part, index) ? add(part, Use::kIndex) : FollowedNumbers::current().escape(part);
   }
+  if (value != nullptr) add(value, Use::kElement);
   return announce(std::move(numbers), Reads::kInternal);
 }
 
@@ -623,6 +670,8 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   const std::size_t first_argument = is_apart ? 0 : 1;
   const bool asks_for_offset = name == "storage_offset" || (name.starts_with("as_strided") &&
                                                             arguments.size() > 2 + first_argument);
+  if (asks_for_offset && recorder::FrontendHints::current() != nullptr)
+    recorder::FrontendHints::current()->keep_views();
   if (asks_for_offset && (is_apart || !arguments.empty()))
     look_where(is_apart ? PyCFunction_GET_SELF(callee) : arguments.front());
   const auto pointed = std::ranges::find(kPointed, name, &Pointed::function);

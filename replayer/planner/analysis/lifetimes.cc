@@ -23,6 +23,9 @@ std::vector<Lifetime> lifetimes_of(const trace::Recording& recording) {
     for_each_tensor(input.value, [&](trace::TensorId id) { see(id, -1, false); });
   }
   for (const trace::Tracked& tracked : recording.tracked) see(tracked.tensor, -1, false);
+  for (const trace::Window& window : recording.windows) {
+    seen[window.buffer] = lifetimes[window.buffer].is_used = true;
+  }
   for (std::size_t i = 0; i < recording.ops.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
     for (const trace::Value& value : recording.ops[i].inputs) {

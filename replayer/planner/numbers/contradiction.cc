@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "replayer/planner/numbers/bindings.h"
+#include "replayer/planner/numbers/windows.h"
 #include "trace/numbers.h"
 #include "trace/text/text.h"
 #include "trace/value.h"
@@ -150,15 +151,27 @@ std::optional<trace::Difference> other_number(const trace::Recording& plan,
   return other_returned(plan, proof, given);
 }
 
-std::optional<trace::Difference> contradiction(const trace::Recording& plan,
-                                               const trace::Recording& proof) {
-  if (const auto other = in_the_modes_of(plan, proof)) return contradiction(plan, *other);
+namespace {
+
+/// Both of which have the same windows.
+std::optional<trace::Difference> contradiction_of(const trace::Recording& plan,
+                                                  const trace::Recording& proof) {
   // where the second has a formula, the first may have any number
   if (auto found = trace::first_difference(proof, plan)) {
     std::swap(found->expected, found->found);
     return found;
   }
   return other_number(plan, proof);
+}
+
+}  // namespace
+
+std::optional<trace::Difference> contradiction(const trace::Recording& plan,
+                                               const trace::Recording& proof) {
+  if (const auto other = in_the_modes_of(plan, proof)) return contradiction(plan, *other);
+  if (plan.windows.size() > proof.windows.size())
+    return contradiction_of(plan, with_windows_of(plan, proof));
+  return contradiction_of(plan, proof);
 }
 
 bool took_another_way(const trace::Recording& plan, const trace::Recording& proof,

@@ -29,7 +29,7 @@ class FormatTest : public TraceFileTest {
 
 TEST_F(FormatTest, HeaderIsAsThePageSays) {
   const std::string bytes = written({});
-  EXPECT_EQ(bytes.substr(0, 16), std::string("\x89TAPE\r\n\x1a\x03\0\x03\0\x01\0\0\0", 16));
+  EXPECT_EQ(bytes.substr(0, 16), std::string("\x89TAPE\r\n\x1a\x03\0\x04\0\x01\0\0\0", 16));
 }
 
 TEST_F(FormatTest, ANewerMinorVersionIsRead) {

@@ -21,7 +21,7 @@ constexpr std::int64_t kInTheHead = storage::kFileHeaderBytes + storage::kBlockH
 TEST_F(CheckTest, AWholeFileIsGood) {
   const Outcome outcome = steptape({"check", path_});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.out, StartsWith(path_.string() + ": whole, format 3.3, "));
+  EXPECT_THAT(outcome.out, StartsWith(path_.string() + ": whole, format 3.4, "));
   EXPECT_THAT(outcome.err, IsEmpty());
 }
 
@@ -44,7 +44,7 @@ TEST_F(CheckTest, ACutFileSaysSo) {
 TEST_F(CheckTest, JsonOfAWholeFile) {
   const auto json = nlohmann::json::parse(steptape({"check", path_, "--json"}).out);
   EXPECT_EQ(json["whole"], true);
-  EXPECT_EQ(json["format"], "3.3");
+  EXPECT_EQ(json["format"], "3.4");
   EXPECT_EQ(json["has_index"], true);
   EXPECT_EQ(json["bytes"], std::filesystem::file_size(path_));
   EXPECT_EQ(json["problems"], nlohmann::json::array());

@@ -233,7 +233,8 @@ TEST(GuardListTest, PredicatesStandAsTheirFormulas) {
 TEST(GuardListTest, APredicateThatWaitsForAReadIsCheckedLast) {
   Recording recording = numbers_recording();
   recording.formulas.push_back(leaf(3));
-  recording.predicates.insert(recording.predicates.begin(), {3, true});
+  const auto newest = static_cast<Index>(recording.formulas.size() - 1);
+  recording.predicates.insert(recording.predicates.begin(), {newest, true});
   EXPECT_EQ(guards_of(recording).back().path, "ops[1]");
   EXPECT_EQ(guards_of(recording).back().kind, GuardKind::kPredicate);
 }

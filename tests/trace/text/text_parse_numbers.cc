@@ -110,6 +110,13 @@ void RecordingParser::parse_scalar() {
   site.formula = in_.take_index('f', "a formula");
 }
 
+void RecordingParser::parse_window() {
+  Window& window = recording_.windows.emplace_back();
+  window.buffer = in_.take_index('b', "a buffer");
+  in_.expect("of");
+  window.op = take_op("a position");
+}
+
 void RecordingParser::parse_proof() {
   Proof& proof = recording_.proofs.emplace_back();
   proof.formula = in_.take_index('f', "a formula");

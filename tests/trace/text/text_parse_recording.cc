@@ -49,6 +49,7 @@ RecordingParser::Parse RecordingParser::parse_of(std::string_view word) noexcept
       Row{"leaf", &RecordingParser::parse_leaf},
       Row{"formula", &RecordingParser::parse_formula},
       Row{"scalar", &RecordingParser::parse_scalar},
+      Row{"window", &RecordingParser::parse_window},
       Row{"proof", &RecordingParser::parse_proof},
       Row{"predicate", &RecordingParser::parse_predicate},
       Row{"advance", &RecordingParser::parse_advance},

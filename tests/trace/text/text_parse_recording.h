@@ -54,6 +54,7 @@ class RecordingParser {
   void parse_leaf();
   void parse_formula();
   void parse_scalar();
+  void parse_window();
   void parse_proof();
   void parse_predicate();
   void parse_advance();
