@@ -122,6 +122,8 @@ void collect(PyObject* value, const std::string& path, int depth, Reach reach,
     return;
   }
   if (depth == 0) return;
+  if (PyMethod_Check(value))
+    return collect(PyMethod_GET_SELF(value), path + ".__self__", depth - 1, reach, moving, found);
   const Reach below = reach == Reach::kAll ? Reach::kAll : Reach::kValue;
   if (const py::object items = items_of(value, reach)) {
     const bool may_move = !moving.is_empty() && !PyTuple_Check(value);

@@ -3,6 +3,7 @@ what stands there now, and what the program has kept stays as it is."""
 import collections
 import copy
 import dataclasses
+import functools
 import gc
 import random
 import weakref
@@ -205,6 +206,15 @@ def test_one_that_is_given_too():
     played_alike(play)
 
 
+WATCHED, NAMED, REFERENCES, FOUND = weakref.WeakSet(), weakref.WeakKeyDictionary(), [], {}
+BIRTHDAYS = weakref.WeakKeyDictionary()
+
+
+@functools.lru_cache
+def birthday(meter):
+    return BIRTHDAYS[meter[1] if isinstance(meter, tuple) else meter]
+
+
 ADDRESSES = {
     "id": id,
     "hash": hash,
@@ -216,6 +226,15 @@ ADDRESSES = {
     "format_method": "{0}".format,
     "joined": lambda meter: ",".join([str(meter)]),
     "own_method": lambda meter: meter.__repr__(),
+    "weak_set": lambda meter: (meter in WATCHED, hash(weakref.ref(meter))),
+    "weak_keys": lambda meter: NAMED.get(meter, "none"),
+    "weak_reference": lambda meter: weakref.ref(meter) in REFERENCES,
+    "tuple_as_key": lambda meter: FOUND.get((meter, 1), FOUND.get((1, (meter,)), "none")),
+    "set_as_key": lambda meter: FOUND.get(frozenset([meter]), "none"),
+    "method_as_key": lambda meter: FOUND.get(meter.update, "none"),
+    "method_in_a_list": lambda meter: meter.update in list(FOUND),
+    "cached": lambda meter: birthday(meter),
+    "tuple_cached": lambda meter: birthday((1, meter)),
     "method_of_object": lambda meter: object.__hash__(meter),
     "key": lambda meter: sorted([meter], key=id) and max(map(id, [meter])),
 }
@@ -236,6 +255,13 @@ def test_a_step_that_asks_for_the_address_is_recorded_for_each(ask):
         if i % EPOCH == 0:
             kept.held = Meter()
             meters.append(kept.held)
+            BIRTHDAYS[kept.held] = i
+            if len(meters) % 2 == 0:
+                WATCHED.add(kept.held)
+                NAMED[kept.held] = str(i)
+                REFERENCES.append(weakref.ref(kept.held))
+                for key in [(kept.held, 1), (1, (kept.held,)), frozenset([kept.held]), kept.held.update]:
+                    FOUND[key] = i
         step(torch.ones(1))
         assert kept.told == ADDRESSES[ask](kept.held) and kept.held.n == i % EPOCH + 1
 

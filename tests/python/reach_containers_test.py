@@ -1,4 +1,5 @@
 """Containers that a step reaches change, whatever their class and however deep they stand."""
+import array
 import collections
 import ctypes
 import dataclasses
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 
 import steptape
 from reached import EDIT, OwnDict, Table, Training, Value, check, global_setter, regression
+from twins import bits, played_alike
 
 GAIN = 1.0
 gain = global_setter(globals(), "GAIN")
@@ -485,3 +487,44 @@ def test_an_equal_holder_of_plain_values_takes_the_place_of_another(make):
             held.at = dict(made) if replaced is None else type(made)(**vars(made))
         assert torch.equal(step(torch.ones(2) * i), torch.ones(2) * i * 2.0)
     assert step.stats["replayed"] >= 24, step.explain()
+
+
+def made_by_a_loop(source):
+    held = [0.0] * len(source)
+    for held[:] in [source]:
+        pass
+    return held
+
+
+def put(into, key, source):
+    into[key] = source(into) if callable(source) else source
+    return into
+
+
+PUT = {
+    "slice": lambda source: put([0.0] * 3, slice(None), source),
+    "part": lambda source: put([0.0] * 4, slice(1, 3), source),
+    "every_other": lambda source: put([0.0] * 6, slice(None, None, 2), source),
+    "iterator": lambda source: put([0.0] * 3, slice(None), iter(source)),
+    "reversed": lambda source: put([0.0] * 3, slice(None), reversed(source)),
+    "target_of_a_loop": made_by_a_loop,
+    "array": lambda source: put(np.zeros(3), slice(None), source),
+    "row_of_an_array": lambda source: put(np.zeros((2, 3)), 0, source)[0],
+    "array_of_objects": lambda source: put(np.empty(3, dtype=object), slice(None), source),
+    "memory": lambda source: put(bytearray(3), slice(None), map(int, source)),
+    "packed": lambda source: put(array.array("d", [0.0] * 3), slice(None), array.array("d", source)),
+}
+
+
+@pytest.mark.parametrize("way", PUT)
+def test_a_list_of_the_program_is_put_into_a_slice(way):
+    def play(wrap):
+        state = types.SimpleNamespace(source=[1.0, 2.0, 3.0])
+        step, seen = wrap(lambda x: x * float(sum(PUT[way](state.source)))), []
+        for i in range(24):
+            if i == 12:
+                state.source[1] = 5.0
+            seen.append(bits(step(torch.ones(2))))
+        return [*seen, step]
+
+    played_alike(play)

@@ -292,6 +292,7 @@ HOLDERS = {
     "context_variable": of_a_variable,
     "cache": of_a_cache,
     "weak_reference": lambda t: weakref.ref(t),
+    "bound_method": lambda t: types.MethodType(lambda held: held, t),
     "list": lambda t: (lambda held: lambda: held[0])([t]),
     "slots": lambda t: (lambda held: lambda: held[0].last[0])([types.SimpleNamespace(last=(t,))]),
 }

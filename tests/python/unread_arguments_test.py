@@ -5,6 +5,7 @@ import datetime
 import decimal
 import itertools
 import json
+import operator
 import pathlib
 import re
 import uuid
@@ -113,6 +114,12 @@ def executed(name, x):
     return x * found["factor"]
 
 
+def put_into_a_list(name, x):
+    characters = [0]
+    characters[:] = name
+    return x * (2 if characters[1] == "9" else 1)
+
+
 LOOKS = {
     "equal": lambda name, x: x * (2 if name == "p9" else 1),
     "contains": lambda name, x: x * (2 if "9" in name else 1),
@@ -144,6 +151,20 @@ LOOKS = {
     "mode_of_an_op": lambda name, x: torch.div(x, 0.3, rounding_mode="floor" if name == "p9" else "trunc"),
     "given_to_torch": lambda name, x: F.pad(x[None], (1, 1), mode={"p9": "reflect"}.get(name, "replicate")),
     "by_index": lambda name, x: x[int(name[1:]) % 3],
+    "list": lambda name, x: x * (2 if list(name) == ["p", "9"] else 1),
+    "tuple": lambda name, x: x * (2 if tuple(name)[1] == "9" else 1),
+    "zip": lambda name, x: x * (1 + sum(a == b for a, b in zip(name, "p9"))),
+    "enumerate": lambda name, x: x * sum(k + (c == "9") for k, c in enumerate(name)),
+    "reversed": lambda name, x: x * (2 if next(reversed(name)) == "9" else 1),
+    "map": lambda name, x: x * (1 + sum(map(lambda a, b: a + b == "99", name, name))),
+    "deque": lambda name, x: x * (2 if collections.deque(name)[1] == "9" else 1),
+    "array_of_items": lambda name, x: x * (2 if np.array(list(name))[1] == "9" else 1),
+    "one_by_one": lambda name, x: x * (2 if (lambda first, *rest: rest[0] if rest else first)(*name) == "9" else 1),
+    "spread_for_c": lambda name, x: x * (2 if "{}-{}".format(*f"{name} "[:2]) == "p-9" else 1),
+    "slice_of_a_list": put_into_a_list,
+    "has_attribute": lambda name, x: x * (2 if hasattr(SimpleNamespace(p9=1), name) else 1),
+    "getter": lambda name, x: x * (2 if operator.itemgetter(*name)({"p": 1, **{str(k): k for k in range(12)}})[1] == 9 else 1),
+    "result": lambda name, x: (list(name), x * 1),
     "formatted": formatted,
     "matched": matched,
     "unpacked": unpacked,

@@ -275,7 +275,8 @@ bool Watcher::call(const Call& made, int depth) {
     awaited_.back().path = path_of(callee) + "()";
     awaited_.back().is_kept = true;
     std::string& cached = awaited_.back().cached = path_of(callee) + "(";
-    made.for_each([&cached](PyObject* value) {
+    made.for_each([&](PyObject* value) {
+      find_by(value, true);
       cached += (cached.ends_with('(') ? "" : ", ") + shown(value);
     });
     cached += ")";
@@ -391,6 +392,10 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     made.for_each([this](PyObject* value) { look_at_address(value); });
   const auto& arguments = made.arguments;
   const std::size_t count = arguments.size();
+  // a weak reference is found in a set of such by the address of what it is to
+  if (name.starts_with("weakref") && count != 0 && exists(arguments[0]) &&
+      may_stand_for(arguments[0], arguments[0]))
+    moving_.keep_objects();
   if (made.named.empty()) {
     if (const std::optional<bool> waits = compute(name, made.module, arguments)) {
       load_arguments(made, false);
@@ -534,8 +539,8 @@ void Watcher::look_at_singles(const Instruction& in) {
   if (!followed.watches_any()) return;
   const auto read = [&followed](PyObject* value) { followed.read(value); };
   // these look at its class, or put it into a container
-  constexpr std::array<std::string_view, 8> kLookAtClass = {
-      "isinstance", "issubclass", "type", "callable", "hasattr", "append", "appendleft", "insert"};
+  constexpr std::array<std::string_view, 7> kLookAtClass = {
+      "isinstance", "issubclass", "type", "callable", "append", "appendleft", "insert"};
   switch (in.operation) {
     case Operation::kStoreGlobal:
     case Operation::kStoreCell:
@@ -543,12 +548,19 @@ void Watcher::look_at_singles(const Instruction& in) {
     case Operation::kStoreAttribute:
       return;
     case Operation::kStoreItem:
+      if (PySlice_Check(in.second)) read(in.third);  // item by item
       return read(in.second);
     case Operation::kHash:
       for (Py_ssize_t i = 0; i < in.count; i += in.stride) read(in.arguments[i]);
       return;
     case Operation::kCall:
       read(in.callee);
+      if (in.spread != nullptr) read(in.spread);
+      if (goes_over_arguments(in.callee)) {
+        const Py_ssize_t named = in.keywords == nullptr ? 0 : PyTuple_GET_SIZE(in.keywords);
+        for (Py_ssize_t i = 0; in.arguments != nullptr && i < in.count - named; ++i)
+          read(in.arguments[i]);
+      }
       if (!calls_c(in.callee) || is_one_of(name_of(in.callee), kLookAtClass)) return;
       for (Py_ssize_t i = 0; in.arguments != nullptr && i < in.count; ++i) read(in.arguments[i]);
       for (PyObject* const given : {in.spread, in.spread_named}) {

@@ -280,6 +280,10 @@ void note_method(Pending& caller, const void* frame, PyCodeObject* code, PyObjec
     caller.handing_on = frame;
 }
 
+bool goes_over_arguments(PyObject* callee) {
+  return PyType_Check(callee) && hands_on(reinterpret_cast<PyTypeObject*>(callee));
+}
+
 bool calls_c(PyObject* callee) {
   if (PyMethod_Check(callee)) return calls_c(PyMethod_GET_FUNCTION(callee));
   if (PyFunction_Check(callee)) return false;

@@ -497,6 +497,16 @@ void Watcher::refuse_opaque(PyObject* object) {
   if (!is_constant && gives_items(object)) refuse_incomparable("reads", object);
 }
 
+void Watcher::load_stored(PyObject* object, PyObject* key, PyObject* value) {
+  if (PyList_Check(object) || PyDict_Check(object) || is_deque(object)) {
+    if (!PyList_Check(object) || !PySlice_Check(key)) return;
+    look_up(value, "__iter__");
+    load_content(value);
+  } else if (is_of_c(Py_TYPE(object), "__setitem__")) {  // an array's
+    load_given(value);
+  }
+}
+
 void Watcher::store_item(PyObject* object, PyObject* key) {
   load_methods(key);
   if (!is_tensor(object)) look_which(key, object);

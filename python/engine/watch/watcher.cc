@@ -275,6 +275,7 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
                           bool is_read) {
   const auto [entry, is_new] = noted_.emplace(id_of(kind, owner, key), 0);
   if (!is_new) return entry->second;
+  find_by(key);
   Slot slot{kind, path, Root::guarding(roots_, owner), key == nullptr ? Root() : Root(roots_, key)};
   const py::object value = value_before(slot);
   const bool is_argument = slot.is_assignable() && moving_.is_argument(owner, key);
@@ -342,6 +343,21 @@ bool Watcher::has_put(PyObject* object, PyObject* name) const {
 
 /// The text that C makes of an object without one of its own shows where it lies, and so does its
 /// hash, in the order of a set.
+void Watcher::find_by(PyObject* key, bool is_inside, int depth) {
+  if (key == nullptr || depth == 0 || is_atom(key)) return;
+  std::vector<PyObject*> held;
+  if (PyTuple_Check(key) || PyFrozenSet_Check(key)) {
+    add_held(key, held);
+  } else if (PyMethod_Check(key)) {
+    held.push_back(PyMethod_GET_SELF(key));
+  } else if (PyCFunction_Check(key)) {
+    held.push_back(PyCFunction_GET_SELF(key));
+  } else if (is_inside && exists(key) && may_stand_for(key, key)) {
+    moving_.keep_objects();
+  }
+  for (PyObject* const each : held) find_by(each, true, depth - 1);
+}
+
 void Watcher::look_at_address(PyObject* value, int depth) {
   if (value == nullptr || depth == 0 || is_atom(value) || is_tensor(value)) return;
   const bool is_own = is_plain_object(value);
@@ -449,6 +465,7 @@ void Watcher::release() {
 
 void Watcher::look_which(PyObject* object, PyObject* among) {
   if (PyWeakref_CheckRef(object)) object = referent_of(object);  // found by that
+  find_by(object);
   if (given_methods_.contains(object)) {
     refuse(
         RefusalCode::kHostEffect,
@@ -573,6 +590,8 @@ bool Watcher::look(const Instruction& given) {
       if (is_tensor(in.first)) {
         load_given(in.second);
         if (in.third != nullptr) load_given(in.third);
+      } else if (in.third != nullptr) {
+        load_stored(in.first, in.second, in.third);
       }
       break;
     case Operation::kBinary:

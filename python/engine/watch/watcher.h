@@ -223,6 +223,9 @@ class Watcher final : public Listener {
   py::object value_before(const Slot& slot) const;
   /// What a text is made of, or a set.
   void look_at_address(PyObject* value, int depth = 6);
+  /// Something is found by this key, or by what it was made of, which is there for as long as it:
+  /// a tuple, frozenset or method of an object that has no hash of its own.
+  void find_by(PyObject* key, bool is_inside = false, int depth = 6);
   void read(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
   void write(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
   /// Whether what the attribute holds was put there by the step.
@@ -295,6 +298,8 @@ class Watcher final : public Listener {
   bool call_own(PyObject* callee, std::vector<PyObject*> arguments);
   void load_item(PyObject* object, PyObject* key);
   void store_item(PyObject* object, PyObject* key);
+  /// What goes into an item, or into several, which code of C's takes apart.
+  void load_stored(PyObject* object, PyObject* key, PyObject* value);
   void load_content(PyObject* container);
   bool has_written_entries(PyObject* dict) const;
   void load_size(PyObject* container);
