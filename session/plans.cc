@@ -81,6 +81,7 @@ std::optional<Refusal> Plans::plan_for_each_number(const trace::Recording& befor
   const replayer::Numbers now = replayer::numbers_at(recorded.recording);
   for (const auto& [leaf, place] : recorded.hints.held()) {
     const std::string& path = recorded.hints.leaves()[leaf].path;
+    if (recorded.hints.leaves()[leaf].kind == trace::LeafKind::kHostRead) continue;
     const auto was = then.find(path), is = now.find(path);
     if (was == then.end() || is == now.end()) continue;
     if (trace::Real{was->second} == trace::Real{is->second}) continue;

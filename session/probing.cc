@@ -10,6 +10,7 @@
 #include "replayer/planner/numbers/contradiction.h"
 #include "session/verify/told_apart.h"
 #include "trace/compare/compare.h"
+#include "trace/numbers.h"
 #include "trace/refusals.h"
 #include "trace/text/text.h"
 
@@ -134,15 +135,29 @@ Named named(const trace::Difference& difference, const trace::Recording& recordi
   return {difference.path, difference.op};
 }
 
-Refusal refusal_for(const trace::Difference& difference, const trace::Recording& recording) {
+/// Where the step uses a number that it has read, and nobody follows what it makes of it; or "".
+std::string use_of_read(const trace::Difference& difference, const recorder::FrontendHints& hints) {
+  if (difference.kind != trace::DifferenceKind::kHostRead || difference.op == trace::kNone)
+    return "";
+  for (const auto& [leaf, place] : hints.held()) {
+    const trace::Leaf& read = hints.leaves()[leaf];
+    const bool is_it = read.kind == trace::LeafKind::kHostRead &&
+                       read.path == trace::read_path(difference.op) && !place.empty();
+    if (is_it) return ", and what the step makes of it at " + place + " is not followed";
+  }
+  return "";
+}
+
+Refusal refusal_for(const trace::Difference& difference, const trace::Recording& recording,
+                    const recorder::FrontendHints& hints) {
   const bool is_dynamic =
       difference.kind == trace::DifferenceKind::kGeometry && has_dynamic_shapes(recording);
   const RefusalCode code =
       is_dynamic ? RefusalCode::kDataDependentShape : code_for(difference.kind);
   if (auto refusal = refusal_for_content(difference, code, recording)) return *std::move(refusal);
   const auto [words, op] = named(difference, recording);
-  std::string message =
-      "between two probes " + words + " went " + difference.expected + " → " + difference.found;
+  std::string message = "between two probes " + words + " went " + difference.expected + " → " +
+                        difference.found + use_of_read(difference, hints);
   return op < recording.ops.size() ? trace::refusal_at(recording, op, code, std::move(message))
                                    : trace::make_refusal(code, std::move(message));
 }
@@ -248,11 +263,11 @@ std::optional<Probing::Parted> Probing::difference_from(const recorder::Recorded
   if (const auto difference = trace::first_difference(previous.recording, explained)) {
     return parted(difference->kind == trace::DifferenceKind::kEffect
                       ? refusal_for_effect(previous.recording, explained)
-                      : refusal_for(*difference, explained),
+                      : refusal_for(*difference, explained, recorded.hints),
                   *difference);
   }
   if (const auto other = replayer::other_number(explained, previous.recording)) {
-    return parted(refusal_for(*other, explained), *other);
+    return parted(refusal_for(*other, explained, recorded.hints), *other);
   }
   if (auto refusal = other_outside_tensor(previous, recorded)) {
     return Parted{*std::move(refusal), false};

@@ -453,7 +453,9 @@ bool may_be_argument(PyObject* value, bool is_new) {
   const Arguments arguments = flatten(std::span(&held, 1));
   if (!arguments.opaque.empty() || arguments.has_subclass) return false;
   const bool is_container = PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value);
-  bool has_any = is_new && is_container && size_of(value) <= Plain::kMostItems;
+  PyObject* const items = !is_container && is_plain_object(value) ? dict_of(value) : value;
+  bool has_any = is_new && (is_container || items != value) && items != nullptr &&
+                 size_of(items) <= Plain::kMostItems;
   for (const pack::Leaf& leaf : arguments.leaves) {
     const auto* tensor = std::get_if<at::Tensor>(&leaf);
     if (tensor == nullptr) continue;

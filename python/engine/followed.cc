@@ -184,7 +184,9 @@ void pin(const Formula& formula, double value) {
   };
   if (std::ranges::none_of(formula.nodes, is_read) && require_same(formula, value)) return;
   for (const trace::Node& node : formula.nodes) {
-    if (node.operation == Operation::kLeaf) now().escape(node.leaf);
+    if (node.operation != Operation::kLeaf) continue;
+    if (is_read(node)) now().note_held(node.leaf);
+    now().escape(node.leaf);
   }
 }
 

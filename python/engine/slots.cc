@@ -206,7 +206,12 @@ bool SlotWatch::moves(std::size_t position) const {
   // on
   if (values_[position].is_none() && is_tensor(now.ptr())) return false;
   if (values_[position].is_number()) return is_plain_number(now.ptr());
-  return may_be_argument(now.ptr(), values_[position].is_replaced_by(now.ptr()));
+  // a record that the step itself puts in the place of the one before
+  PyObject* const before = values_[position].object();
+  const bool is_record = slot.is_written && before != nullptr &&
+                         Py_TYPE(before) == Py_TYPE(now.ptr()) &&
+                         (PyTuple_Check(now.ptr()) || is_plain_object(now.ptr()));
+  return may_be_argument(now.ptr(), is_record || values_[position].is_replaced_by(now.ptr()));
 }
 
 bool SlotWatch::is_exchanged(std::size_t position) const {
