@@ -136,7 +136,7 @@ class Flattening {
   /// Whether that is all that is said of a value, as no recorded call has looked at it.
   bool leaves_out(PyObject* value, bool is_value) {
     if (unread_ == nullptr) return false;
-    if (has_names_) arguments_.singles.push_back({value, is_value});
+    arguments_.singles.push_back({value, is_value, has_names_ ? name_ : std::string()});
     if (unread_->is_compared(count_singles_++, is_value)) return false;
     shape_ += 'u';
     add_address(Py_TYPE(value));
@@ -465,25 +465,36 @@ bool may_be_argument(PyObject* value, bool is_new) {
   return has_any;
 }
 
+void UnreadArguments::take(const py::dict& values) {
+  values_.clear();
+  if (PyDict_Update(values_.ptr(), values.ptr()) != 0) throw py::error_already_set();
+}
+
+void UnreadArguments::begin(const std::vector<Arguments::Single>& given) {
+  if (!leaves_out_values_) return;
+  values_.clear();
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i].is_value) values_[py::int_(i)] = borrowed(given[i].object);
+  }
+}
+
 bool UnreadArguments::settle(const std::vector<Arguments::Single>& given,
                              const std::function<bool(PyObject*)>& was_read) {
   bool is_as_before = true;
   bool has_other = false;
   for (std::size_t i = 0; i < given.size(); ++i) {
-    const auto& [object, is_value] = given[i];
-    const bool was_compared = is_compared(i, is_value);
+    const auto& [object, is_value, name] = given[i];
     if (was_read(object)) {
-      read_.insert(i);
-      is_as_before &= was_compared;
-    } else if (is_value && i < newest_.size() && newest_[i] && !read_.contains(i)) {
+      if (!is_value) is_as_before &= !read_.insert(i).second;
+    } else if (is_value && i < newest_.size() && newest_[i]) {
       has_other |= !newest_[i].equal(borrowed(object));
     }
   }
   leaves_out_values_ |= has_other;
   newest_.clear();
   if (!leaves_out_values_) {
-    for (const auto& [object, is_value] : given)
-      newest_.push_back(is_value ? borrowed(object) : py::object());
+    for (const Arguments::Single& single : given)
+      newest_.push_back(single.is_value ? borrowed(single.object) : py::object());
   }
   return is_as_before && !has_other;
 }

@@ -47,10 +47,11 @@ struct Arguments {
   /// with their names where these are asked for; all that is opaque, unless `holds_opaque`.
   std::vector<std::pair<PyObject*, std::string>> unguarded;
   bool holds_opaque = false;
-  /// What UnreadArguments is about, where names are asked for.
+  /// What UnreadArguments is about.
   struct Single {
     PyObject* object;  ///< borrowed
     bool is_value;     ///< not an object that no guard can compare
+    std::string name;  ///< where names are asked for
     friend bool operator==(const Single&, const Single&) = default;
   };
   std::vector<Single> singles;
@@ -89,13 +90,32 @@ class ChangedArguments {
   std::deque<PyObject*> order_;
 };
 
-/// Texts, bytes, scalars of NumPy, and objects that no guard can compare, among the arguments: a
-/// call is compared by those that some recorded call has looked at, each known by its position
-/// among them; by texts and the like in any case until one that none has looked at is another one.
+/// Texts, bytes, scalars of NumPy, and objects that no guard can compare, among the arguments. A
+/// call is compared by texts and the like until one that no recorded call has looked at is another
+/// one: then each plan is, by those that its own call has looked at (`values`). It is compared by
+/// an object once some call has looked at it.
 class UnreadArguments {
  public:
   bool is_compared(std::size_t position, bool is_value) const {
-    return (is_value && !leaves_out_values_) || read_.contains(position);
+    return is_value ? !leaves_out_values_ : read_.contains(position);
+  }
+  /// Texts and the like of the call that is under way, by their positions, where it is not compared
+  /// by them: what plans are guarded by.
+  const py::dict& values() const { return values_; }
+  py::dict copy_of_values() const {
+    return py::reinterpret_steal<py::dict>(PyDict_Copy(values_.ptr()));
+  }
+  /// A call goes on that had been given these.
+  void take(const py::dict& values);
+  /// A call begins that is given these.
+  void begin(const std::vector<Arguments::Single>& given);
+  /// Calls `visit(position, name)` for those of a recorded call that it has looked at.
+  template <typename Visit>
+  void for_each_read(const std::vector<Arguments::Single>& given,
+                     const std::function<bool(PyObject*)>& was_read, Visit&& visit) const {
+    for (std::size_t i = 0; leaves_out_values_ && i < given.size(); ++i) {
+      if (given[i].is_value && was_read(given[i].object)) visit(i, given[i].name);
+    }
   }
   /// A recorded call was given these, and has looked at some. False: it says nothing of others, as
   /// calls are compared in another way from here on.
@@ -104,7 +124,8 @@ class UnreadArguments {
 
  private:
   bool leaves_out_values_ = false;
-  std::set<std::size_t> read_;
+  std::set<std::size_t> read_;  ///< objects
+  py::dict values_;
   std::vector<py::object> newest_;  ///< of the values; null for others
 };
 

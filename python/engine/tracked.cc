@@ -97,6 +97,7 @@ bool Tracked::begin_numbers() {
 
 py::dict Tracked::end_watch() {
   const bool is_whole = watch::stop();
+  if (at_end_of_watch_) at_end_of_watch_(*watcher_);
   py::dict seen;
   py::list findings;
   for (const watch::Watcher::Finding& finding : watcher_->findings()) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -124,6 +125,8 @@ class Tracked {
   session::SessionState session_;
   std::optional<py::list> assignments_;   ///< of the probe that is under way
   std::vector<Arguments::Array> arrays_;  ///< that the call which is under way is given
+  /// What else the probe which is under way depends on is told as it ends.
+  std::function<void(watch::Watcher&)> at_end_of_watch_;
 
  private:
   std::vector<std::pair<std::string, std::shared_ptr<Watched>>> watched_;

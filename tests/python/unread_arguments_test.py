@@ -240,3 +240,57 @@ def test_an_object_that_is_read_late_is_refused_by_name():
         assert bits(step(x, path, i > 20)) == bits(train(x, path, i > 20))
     assert step.stats["replayed"] > 10
     assert "`path` is a pathlib" in step.explain()
+
+
+RARE = {
+    "printed": lambda name, told: told.append(f"{name}!"),
+    "compared": lambda name, told: told.append(name == "p7"),
+    "taken_apart": lambda name, told: told.append(name.split("p")[1]),
+}
+
+
+@pytest.mark.parametrize("look", RARE)
+def test_a_look_on_a_rare_branch_ends_the_replays_of_no_other(look):
+    def play(wrap):
+        told, state = [], SimpleNamespace(n=0)
+
+        def train(x, name):
+            state.n += 1
+            if state.n % 9 == 8:
+                RARE[look](name, told)
+            return x * 2
+
+        step, seen = wrap(train), []
+        for i in range(60):
+            seen.append(bits(step(torch.full((2,), 1.0 + i), f"p{i % 10}")))
+        return [*seen, told, step]
+
+    assert played_alike(play).stats["replayed"] > 30
+
+
+def test_each_plan_is_for_the_texts_that_its_own_call_has_looked_at():
+    def play(wrap):
+        def train(x, name, mode, ids):
+            return x * (2 if mode == "train" else len(ids[0]) if mode == "ids" else 3)
+
+        step, seen = wrap(train), []
+        for i in range(90):
+            mode = ("train", "eval", "ids")[0 if i < 20 else i % 3]
+            seen.append(bits(step(torch.full((2,), 1.0 + i), f"p{i}", mode, ["a" * (1 + i % 2), f"b{i}"])))
+        return [*seen, step]
+
+    assert played_alike(play).stats["replayed"] > 50
+
+
+def test_a_step_that_is_called_within_itself_with_other_texts():
+    def play(wrap):
+        def train(x, name, depth):
+            inner = step(x, "p9" if depth == 1 else name, depth - 1) if depth else 0.0
+            return x * (2 if name == "p9" else 1) + inner
+
+        step, seen = wrap(train), []
+        for i in range(40):
+            seen.append(bits(step(torch.full((2,), 1.0 + i), f"p{i if i < 12 else 9 - i % 3}", i % 3 if i > 20 else 0)))
+        return [*seen, step]
+
+    played_alike(play)

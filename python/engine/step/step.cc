@@ -163,6 +163,12 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
   how.unread = &unread_;
   Given given{args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny};
   given.arguments = given.flattened(how);
+  // of the call that this one is made in, if there is one
+  const py::dict outer = calls_under_way_ == 1 ? py::dict() : unread_.copy_of_values();
+  const auto is_outer_again = c10::make_scope_exit([&] {
+    if (calls_under_way_ != 1) unread_.take(outer);
+  });
+  unread_.begin(given.arguments.singles);
   given.places = moving_.given();
   py::object result;
   std::vector<PyObject*> containers = std::move(given.arguments.containers);
@@ -296,6 +302,15 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   const GivenContainers held_containers(held);
   const std::vector<Arguments> each_held = flatten_each(given.places);
   const std::vector<bool> results = results_in(before);
+  const auto was_read = [](PyObject* object) {
+    return FollowedNumbers::current().was_read(object);
+  };
+  at_end_of_watch_ = [&](watch::Watcher& watcher) {
+    unread_.for_each_read(before.singles, was_read, [&](std::size_t i, const std::string& name) {
+      watcher.guard(name, unread_.values().ptr(), py::int_(i).ptr());
+    });
+  };
+  const auto is_over = c10::make_scope_exit([this] { at_end_of_watch_ = nullptr; });
   result = py::reinterpret_borrow<py::object>(probe_.get())(
       py::reinterpret_borrow<py::object>(function_.get()), borrowed(given.positional),
       borrowed(given.keywords));
@@ -317,9 +332,6 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   followed->put_again();
   pack::Results flat = outcome_of(hints, given, before.leaves.size(), result);
   if (have_places_changed) take_or_refuse_changed_places(given, changed_places, hints);
-  const auto was_read = [](PyObject* object) {
-    return FollowedNumbers::current().was_read(object);
-  };
   if (!unread_.settle(before.singles, was_read)) hints.discard();
   followed.reset();
   FollowedNumbers::current().clear();
