@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <utility>
 
 #include "guards/entry.h"
 #include "guards/mismatch.h"
@@ -24,9 +23,8 @@ WindowGuard::WindowGuard(const trace::Recording& recording,
     }
     const trace::TensorId given =
         std::get<trace::TensorRef>(recording.ops[window.op].outputs[0].data).id;
-    windows_.push_back({std::move(of_run), &recording.buffers[window.buffer],
-                        static_cast<std::size_t>(own), static_cast<std::size_t>(base),
-                        recording.tensors[given].numel() == 1});
+    windows_.push_back({of_run, &recording.buffers[window.buffer], static_cast<std::size_t>(own),
+                        static_cast<std::size_t>(base), recording.tensors[given].numel() == 1});
   }
 }
 

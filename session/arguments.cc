@@ -152,10 +152,24 @@ class Binder {
         recording_.scalars.end());
     kept.insert(none.begin(), none.end());
     for (const recorder::FrontendHints::Site& site : hints().sites()) {
-      if (!says_where(site) || !kept.contains(site.site.op)) continue;
-      for (const trace::Node& node : site.formula.nodes) {
-        if (node.operation == trace::Operation::kLeaf) pin(node.leaf);
-      }
+      if (says_where(site) && kept.contains(site.site.op)) hold(site.formula);
+    }
+  }
+
+  /// What follows this formula must be what it is; what it has of reads, they themselves.
+  void hold(const trace::Formula& formula) {
+    const bool has_read = std::ranges::any_of(formula.nodes, [this](const trace::Node& node) {
+      return node.operation == trace::Operation::kLeaf &&
+             hints().leaves()[node.leaf].kind == trace::LeafKind::kHostRead;
+    });
+    if (!has_read) {
+      const trace::Formula own = renumbered(formula);
+      const trace::Formula stays = trace::same_bits(own, trace::constant(bindings_.recorded(own)));
+      if (trace::is_well_formed(stays, recording_.leaves.size()))
+        return bindings_.require(stays, true);
+    }
+    for (const trace::Node& node : formula.nodes) {
+      if (node.operation == trace::Operation::kLeaf) pin(node.leaf);
     }
   }
 

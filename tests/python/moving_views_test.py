@@ -167,6 +167,15 @@ def test_memory_that_is_written_and_used_elsewhere_too_is_not_replayed(body):
     assert played(body[1]) == 0
 
 
+def test_where_a_view_cannot_move_a_plan_is_for_its_place_and_not_for_the_number():
+    def body(data, train, _):
+        loss = train(data.x, data.y)
+        data.history[advance(data, end=1000) % 5] = loss
+        return loss + data.history.sum()
+
+    assert played(body, calls=80) > 30
+
+
 def test_what_is_used_elsewhere_may_be_the_same():
     """Row `i`, now and then, is row 3, or row `j`."""
     assert played(lambda d, train, i: train(d.x[i] + d.x[3], d.y[i] + d.y[49 - i])) > 10
