@@ -414,6 +414,18 @@ LEFT = {  # what a step returns of its tensors as arrays: a function of (the pro
     "its number": (lambda p, out, loss, x: loss.numpy().item(), "host_read"),
     "a mean": (lambda p, out, loss, x: np.mean(out.numpy()), "host_read"),
     "written": (lambda p, out, loss, x: out.numpy().__setitem__(0, 1), "host_read"),
+    "by asarray": (lambda p, out, loss, x: np.asarray(loss), None),
+    "by its own method": (lambda p, out, loss, x: out.__array__(), None),
+    "copied by NumPy": (lambda p, out, loss, x: np.array(loss), "host_read"),
+    "copied again": (lambda p, out, loss, x: np.copy(out), "host_read"),
+    "copied from a list": (lambda p, out, loss, x: np.asarray([loss]), "host_read"),
+    "copied with its dtype": (lambda p, out, loss, x: np.array(out, dtype=np.float64), "host_read"),
+    "joined": (lambda p, out, loss, x: np.concatenate([out, out]), "host_read"),
+    "copied and compared": (lambda p, out, loss, x: p.total.add_(1 if np.array(loss) > .4 else 2).clone(), "host_read"),
+    "copied and counted": (lambda p, out, loss, x: p.total.add_(int((np.array(out.argmax(1)) == np.array(out.argmin(1))).sum())).clone(), "host_read"),
+    "counted by NumPy": (lambda p, out, loss, x: p.total.add_(int(np.count_nonzero(out > 0))).clone(), "host_read"),
+    "chosen by NumPy": (lambda p, out, loss, x: torch.as_tensor(np.where(out > 0, 1., 2.)), "host_read"),
+    "put into an array": (lambda p, out, loss, x: np.full(out.shape, 0., np.float32).__setitem__(slice(None), out), "host_read"),
     "compared with another": (lambda p, out, loss, x: bool(loss.numpy() > out.numpy()[0, 0]), "host_read"),
 }
 

@@ -91,6 +91,19 @@ void Watcher::refuse_array() {
          "torch.from_numpy() make of an array");
 }
 
+void Watcher::ask_for_array() {
+  if (newest_callee_ != nullptr && !calls_c(newest_callee_)) return;  // by its name
+  const bool is_function = newest_callee_ != nullptr && PyCFunction_Check(newest_callee_);
+  const std::string_view name = is_function ? name_of_builtin(newest_callee_) : "";
+  const bool gives_it = (name == "asarray" || name == "asanyarray") &&
+                        newest_argument_ != nullptr && is_tensor(newest_argument_);
+  if (gives_it) return;
+  refuse(RefusalCode::kHostRead,
+         "NumPy copies a tensor" + (name.empty() ? "" : " (`" + std::string(name) + "`)") +
+             ", and what the host makes of that leaves no op; compute with tensors, or read single "
+             "numbers with item()");
+}
+
 bool Watcher::look_at_arrays(const Instruction& in) {
   switch (in.operation) {
     case Operation::kLoadItem:

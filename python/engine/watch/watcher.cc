@@ -701,6 +701,9 @@ bool Watcher::before(const Instruction& in) {
   }
   const std::size_t awaited = awaited_.size();
   if (in.globals != newest_globals_) globals_.insert(newest_globals_ = in.globals);
+  const bool is_call = in.operation == Operation::kCall;
+  newest_callee_ = is_call ? in.callee : nullptr;
+  newest_argument_ = is_call && in.arguments != nullptr && in.count > 0 ? in.arguments[0] : nullptr;
   bool waits = false;
   try {
     waits = look(in);

@@ -394,6 +394,9 @@ class Watcher final : public Listener {
   void take_array(const Awaited& awaited, PyObject** result);
   static void leave_out_ops(bool are_left_out);
   void refuse_array();
+  /// Code of NumPy's asks for the memory of a tensor (`Tensor.__array__`), which it copies, unless
+  /// all that it does is to make an array of it.
+  void ask_for_array();
 
   // numbers that go into ops and come out of them (numbers.cc)
   bool look_at_numbers(const Instruction& in);
@@ -529,7 +532,10 @@ class Watcher final : public Listener {
   std::vector<Awaited> awaited_;
   std::vector<PyObject*> called_modules_;  ///< those whose call has not ended, borrowed
   bool is_for_numbers_ = false;
-  PyObject* calling_ = nullptr;    ///< the code that the newest call instruction enters
+  PyObject* calling_ = nullptr;  ///< the code that the newest call instruction enters
+  /// Of the newest instruction, if it is a call: what is called, and its first argument. Borrowed.
+  PyObject* newest_callee_ = nullptr;
+  PyObject* newest_argument_ = nullptr;
   bool gives_state_ = false;       ///< it is given what state a generator is in
   PyObject* outermost_ = nullptr;  ///< that of the step's function
   // calls that are under way
