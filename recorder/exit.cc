@@ -54,6 +54,7 @@ class Exit {
     refuse_escaped();
     refuse_written_outside();
     refuse_looked_at();
+    note_kept();
     for (trace::Seek& seek : state_.generators.at_end(ops())) refuse_seek(std::move(seek));
     state_.refusals.name_modules();
     // ops of several threads may end in another order than they began
@@ -501,6 +502,13 @@ class Exit {
 
   /// A write to one of the buffers over the same bytes would change the others, and no record of
   /// ops could tell.
+  void note_kept() {
+    const auto& buffers = state_.tensor_table.buffers;
+    for (trace::BufferId id = 0; id < buffers.size(); ++id) {
+      if (state_.hints.keeps_views(buffers.live(id).storage)) recorded_.kept_buffers.insert(id);
+    }
+  }
+
   void refuse_overlapping() {
     const auto& buffers = state_.tensor_table.buffers;
     std::vector<bool> is_written(buffers.size());

@@ -95,9 +95,11 @@ class FrontendHints {
   void assign(std::string path) { assigned_.insert(std::move(path)); }
   bool is_assigned(const std::string& path) const { return assigned_.contains(path); }
 
-  /// The step asks where in its memory a tensor lies: no view may be at another place.
-  void keep_views() { keeps_views_ = true; }
-  bool keeps_views() const { return keeps_views_; }
+  /// The step asks where in this memory a tensor lies: no view of it may be at another place.
+  void keep_views(const c10::Storage& storage) {
+    kept_.emplace(storage.unsafeGetStorageImpl(), storage.getWeakStorageImpl());
+  }
+  bool keeps_views(const c10::StorageImpl* storage) const { return kept_.contains(storage); }
 
   /// From here on every number that varies has a known source: what is left are literals.
   void follow_numbers() { follows_numbers_ = true; }
@@ -249,7 +251,6 @@ class FrontendHints {
 
  private:
   bool follows_numbers_ = false;
-  bool keeps_views_ = false;
   bool is_discarded_ = false;
   bool leaves_out_ = false;
   std::vector<trace::Leaf> leaves_;
@@ -274,7 +275,8 @@ class FrontendHints {
   std::set<trace::Index> followed_reads_;
   std::vector<trace::Index> reads_;
   /// Held weakly, so that no other memory gets the same address meanwhile.
-  std::map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> made_, states_;
+  std::map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> made_, states_,
+      kept_;
   std::set<trace::Index> internal_reads_;
   const std::vector<trace::Op>* ops_ = nullptr;  ///< of the recording, while it is under way
   std::map<Range, Look> looked_at_;

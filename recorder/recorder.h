@@ -74,6 +74,8 @@ struct Recorded {
   /// Gradients that require grad after the step, by path, as those of `backward(create_graph=True)`
   /// do: the names of their nodes in the graph that backward has consumed, or "".
   std::map<std::string, std::string> gradient_nodes = {};
+  /// In which the step asks where a tensor lies.
+  std::set<trace::BufferId> kept_buffers = {};
   FrontendHints hints;  ///< of the step's front end; its refusals and effects are in the recording
   /// Optimizer state or lazy parameters came into being: a warm-up, not a probe.
   bool created_state = false;

@@ -93,6 +93,7 @@ class Binder {
       followed_.insert(trace::read_path(op));
     }
     for (const trace::Index leaf : hints().escaped()) pin(leaf);
+    for (const trace::Formula& formula : held_) hold(formula);
     // what a front end follows and the step has not read may be anything
     for (const trace::Leaf& leaf : hints().leaves()) {
       const bool is_given = leaf.kind == trace::LeafKind::kHostValue ||
@@ -144,7 +145,8 @@ class Binder {
     for (const recorder::FrontendHints::Site& site : hints().sites()) {
       if (says_where(site) && moving.contains(site.site.op)) bind(site);
     }
-    const std::set<trace::Index> none = replayer::make_windows(recording_, moving);
+    const std::set<trace::Index> none =
+        replayer::make_windows(recording_, moving, recorded_.kept_buffers);
     const auto stays = [&none](const trace::ScalarSite& site) { return none.contains(site.op); };
     recording_.scalars.erase(
         std::remove_if(recording_.scalars.begin() + static_cast<std::ptrdiff_t>(first),
@@ -152,7 +154,7 @@ class Binder {
         recording_.scalars.end());
     kept.insert(none.begin(), none.end());
     for (const recorder::FrontendHints::Site& site : hints().sites()) {
-      if (says_where(site) && kept.contains(site.site.op)) hold(site.formula);
+      if (says_where(site) && kept.contains(site.site.op)) held_.push_back(site.formula);
     }
   }
 
@@ -187,7 +189,7 @@ class Binder {
       return node.operation == trace::Operation::kLeaf &&
              hints().leaves()[node.leaf].kind == trace::LeafKind::kHostRead;
     });
-    return !waits && !site.is_doubtful && !hints().keeps_views();
+    return !waits && !site.is_doubtful;
   }
 
   void bind(std::size_t position, const trace::Formula& returned) {
@@ -244,6 +246,7 @@ class Binder {
   replayer::Bindings bindings_;
   std::vector<trace::Index> leaves_;  ///< of the hints, as the recording numbers them
   std::set<std::string> followed_;    ///< paths of host reads
+  std::vector<trace::Formula> held_;  ///< of where views begin that no plan can move
   /// Formulas of numbers of which ops or their backward may make something else as well.
   std::set<trace::Index> unsure_;
 };

@@ -356,6 +356,59 @@ def in_dict():
     return step, lambda: None, between
 
 
+@given("host_read")
+def mask_of_a_tensor():
+    def step(x):
+        hot = np.zeros(3)
+        hot[x > 1] = 1.
+        return x * float(hot[0])
+    return step, lambda i: (torch.full((3,), i % 5 - 1.),)
+
+
+@given("host_read")
+def unpacked():
+    def step(x):
+        a, *_ = (lambda *items: items)(*x.numpy())
+        return x * (2 if a > 1 else 3)
+    return step, lambda i: (torch.full((3,), i % 5 - 1.),)
+
+
+def hot(index, value=1.0):
+    made = np.zeros((4, 3))
+    made[index] = value
+    return made
+
+
+SEEN = {  # what the host makes of an array of the program's: a function of (three numbers, a mask of four, a list)
+    "negated": lambda o, mask, rows: float((-o)[0]),
+    "plus": lambda o, mask, rows: float((+o).sum()),
+    "inverted": lambda o, mask, rows: 2 if (~mask)[0] else 3,
+    "negated_matrix": lambda o, mask, rows: float((-np.matrix(o))[0, 0]),
+    "index": lambda o, mask, rows: float(hot(o)[2].sum()),
+    "index_of_two": lambda o, mask, rows: float(hot((mask, slice(1, None)))[0].sum()),
+    "list_as_index": lambda o, mask, rows: float(hot((slice(None), rows))[0, 2]),
+    "index_that_is_read": lambda o, mask, rows: float(np.arange(4.0)[o][0]),
+    "mask_that_is_read": lambda o, mask, rows: float(np.arange(4.0)[mask].sum()),
+    "slice": lambda o, mask, rows: float(hot((slice(0, o[0]), 0)).sum()),
+    "index_of_a_list": lambda o, mask, rows: [1., 2., 3.][o[:1].reshape(())],
+    "end_of_a_list": lambda o, mask, rows: sum([1., 2., 3.][:o[:1].reshape(())]),
+}
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_what_the_program_writes_into_its_array_is_seen(seen):
+    def play(wrap):
+        o, mask, rows = np.ones(3, int), np.zeros(4, bool), [0, 1]
+        step, results = wrap(lambda x: x * SEEN[seen](o, mask, rows)), []
+        for i in range(24):
+            if i in (14, 20):
+                o[0], mask[0], rows[1] = 2, i == 14, 2
+            results.append(snapshot(step(torch.full((3,), 1. + i))))
+        return results, step
+
+    assert played_alike(play).stats["replayed"] > 3
+
+
 @pytest.mark.parametrize("make, code", CASES)
 def test_replays_or_is_refused(make, code):
     def play(wrap):

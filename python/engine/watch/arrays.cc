@@ -188,6 +188,10 @@ bool Watcher::call_with_arrays(const Instruction& in) {
     is_given |= is_given_array(in.arguments[i], 4);
   }
   if (!is_given || callee == nullptr) return false;
+  if (arrays_.contains(in.spread)) {  // item by item, whoever is called with them
+    refuse_array();
+    return true;
+  }
   // code of Python's shows what it does with it
   if (PyFunction_Check(callee) || PyMethod_Check(callee)) return false;
   if (PyType_Check(callee) &&

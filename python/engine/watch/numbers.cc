@@ -670,8 +670,6 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   const std::size_t first_argument = is_apart ? 0 : 1;
   const bool asks_for_offset = name == "storage_offset" || (name.starts_with("as_strided") &&
                                                             arguments.size() > 2 + first_argument);
-  if (asks_for_offset && recorder::FrontendHints::current() != nullptr)
-    recorder::FrontendHints::current()->keep_views();
   if (asks_for_offset && (is_apart || !arguments.empty()))
     look_where(is_apart ? PyCFunction_GET_SELF(callee) : arguments.front());
   const auto pointed = std::ranges::find(kPointed, name, &Pointed::function);
@@ -790,6 +788,8 @@ void Watcher::read_content(const at::Tensor& tensor) {
 
 void Watcher::look_where(PyObject* value) {
   if (!is_tensor(value) || !tensor_of(value).has_storage()) return;
+  if (recorder::FrontendHints* hints = recorder::FrontendHints::current())
+    hints->keep_views(tensor_of(value).storage());
   const bool is_of_given = std::ranges::any_of(given_, [value](const auto& entry) {
     const at::Tensor& given = tensor_of(entry.first);
     return given.has_storage() && given.is_alias_of(tensor_of(value));

@@ -497,6 +497,11 @@ void Watcher::refuse_opaque(PyObject* object) {
   if (!is_constant && gives_items(object)) refuse_incomparable("reads", object);
 }
 
+void Watcher::load_index(PyObject* object, PyObject* key) {
+  if (PyDict_Check(object) || is_tensor(object)) return;
+  if (is_of_c(Py_TYPE(object), "__getitem__")) load_given(key);
+}
+
 void Watcher::load_stored(PyObject* object, PyObject* key, PyObject* value) {
   if (PyList_Check(object) || PyDict_Check(object) || is_deque(object)) {
     if (!PyList_Check(object) || !PySlice_Check(key)) return;

@@ -576,6 +576,7 @@ bool Watcher::look(const Instruction& given) {
       store_attribute(in.first, in.name);
       break;
     case Operation::kLoadItem:
+      load_index(in.first, in.second);
       if (!awaited_.back().number) load_item(in.first, in.second);  // else nothing holds it
       break;
     case Operation::kDeleteItem:
@@ -586,6 +587,7 @@ bool Watcher::look(const Instruction& given) {
       }
       [[fallthrough]];
     case Operation::kStoreItem:
+      load_index(in.first, in.second);
       store_item(in.first, in.second);
       if (is_tensor(in.first)) {
         load_given(in.second);
@@ -642,6 +644,7 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kUnary:
       look_up(in.first, nullptr);
+      load_deep(in.first);
       break;
     case Operation::kTest:
     case Operation::kLength:

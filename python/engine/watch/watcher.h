@@ -297,6 +297,8 @@ class Watcher final : public Listener {
   bool ask_own(PyObject* object, const char* method, std::vector<PyObject*> arguments);
   bool call_own(PyObject* callee, std::vector<PyObject*> arguments);
   void load_item(PyObject* object, PyObject* key);
+  /// What an array is indexed with: a list, a mask, an array of indices.
+  void load_index(PyObject* object, PyObject* key);
   void store_item(PyObject* object, PyObject* key);
   /// What goes into an item, or into several, which code of C's takes apart.
   void load_stored(PyObject* object, PyObject* key, PyObject* value);

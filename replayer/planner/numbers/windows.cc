@@ -200,8 +200,8 @@ trace::Recording with_windows_of(const trace::Recording& plan, const trace::Reco
   return made;
 }
 
-std::set<trace::Index> make_windows(trace::Recording& recording,
-                                    const std::set<trace::Index>& ops) {
+std::set<trace::Index> make_windows(trace::Recording& recording, const std::set<trace::Index>& ops,
+                                    const std::set<trace::BufferId>& kept) {
   std::set<trace::Index> none;
   if (ops.empty()) return none;
   const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
@@ -215,7 +215,7 @@ std::set<trace::Index> make_windows(trace::Recording& recording,
     }
   }
   for (const auto& [buffer, of_buffer] : by_buffer) {
-    const bool is_found = !lifetimes[buffer].made_inside &&
+    const bool is_found = !kept.contains(buffer) && !lifetimes[buffer].made_inside &&
                           !recording.buffers[buffer].path.empty() &&
                           recording.buffers[buffer].role != trace::Role::kGradient;
     if (is_found) {
