@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -125,7 +126,7 @@ TEST(WindowsTest, WhatLiesInAWindowGoesWithIt) {
   const auto on_it =
       std::ranges::count(recording.tensors, recording.windows[0].buffer, &trace::Tensor::buffer);
   EXPECT_EQ(on_it, 3) << "the slice, its transpose and a row of it";
-  EXPECT_EQ(recording.buffers[buffers].bytes, 4U * 4 * sizeof(float));
+  EXPECT_EQ(recording.buffers[buffers].bytes, std::uint64_t{16} * sizeof(float));
   EXPECT_NO_THROW(trace::validate(recording));
 }
 
