@@ -76,14 +76,20 @@ class Binder {
       if (position < recording_.numbers.size()) recording_.numbers[position].becomes = path;
     }
     recording_.held = hints().held_places();
-    std::ranges::copy_if(hints().places(), std::back_inserter(recording_.places),
-                         [this](const trace::HeldInput& place) {
-                           if (place.input == trace::kNone)
-                             return recording_.results[place.result] != trace::kNoTensor;
-                           const trace::Value& input = recording_.inputs[place.input].value;
-                           const auto* tensor = std::get_if<trace::TensorRef>(&input.data);
-                           return tensor != nullptr && tensor->id != trace::kNoTensor;
-                         });
+    std::ranges::copy_if(
+        hints().places(), std::back_inserter(recording_.places),
+        [this](const trace::HeldInput& place) {
+          // one that the step has changed as it ran, and is refused for
+          const bool is_known =
+              (place.input == trace::kNone || place.input < recording_.inputs.size()) &&
+              (place.result == trace::kNone || place.result < recording_.results.size());
+          if (!is_known) return false;
+          if (place.input == trace::kNone)
+            return recording_.results[place.result] != trace::kNoTensor;
+          const trace::Value& input = recording_.inputs[place.input].value;
+          const auto* tensor = std::get_if<trace::TensorRef>(&input.data);
+          return tensor != nullptr && tensor->id != trace::kNoTensor;
+        });
     trace::carry_on(recording_, [](const trace::HeldInput&) { return true; });
     for (const recorder::FrontendHints::Condition& condition : hints().conditions()) {
       bindings_.require(renumbered(condition.formula), condition.is_nonzero);
