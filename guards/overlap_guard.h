@@ -33,8 +33,8 @@ class OverlapGuard {
     std::size_t bytes;
     std::size_t position;
     bool is_written;
-    /// Of a window: the positions of what it lies in, which the recording does not use beside it
-    /// where one is written.
+    /// Of a window: the positions of the buffers that contain it. Where one of them is written, the
+    /// recording uses only that one.
     std::vector<std::size_t> lies_in = {};
     bool is_part_of(const Bound& other) const;
   };

@@ -500,8 +500,6 @@ class Exit {
            !held_by_graphs_.contains(live.storage);
   }
 
-  /// A write to one of the buffers over the same bytes would change the others, and no record of
-  /// ops could tell.
   void note_kept() {
     const auto& buffers = state_.tensor_table.buffers;
     for (trace::BufferId id = 0; id < buffers.size(); ++id) {
@@ -509,6 +507,8 @@ class Exit {
     }
   }
 
+  /// A write to one of the buffers over the same bytes would change the others, and no record of
+  /// ops could tell.
   void refuse_overlapping() {
     const auto& buffers = state_.tensor_table.buffers;
     std::vector<bool> is_written(buffers.size());

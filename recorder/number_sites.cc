@@ -149,7 +149,7 @@ class Takes {
     return false;
   }
 
-  /// `narrow` slices from where it is told to, to as many elements after that.
+  /// `narrow` gives aten::slice an end that is its start plus its length.
   void take_end(const trace::Op& op, trace::Index index) {
     const trace::Index end = trace::kBeginsAt + 1;
     if (taken_.size() != 1 || op.inputs.size() <= end) return;

@@ -125,7 +125,7 @@ class Tracked {
   session::SessionState session_;
   std::optional<py::list> assignments_;   ///< of the probe that is under way
   std::vector<Arguments::Array> arrays_;  ///< that the call which is under way is given
-  /// What else the probe which is under way depends on is told as it ends.
+  /// Called as the watch of a probe ends, to note what else the probe depends on.
   std::function<void(watch::Watcher&)> at_end_of_watch_;
 
  private:

@@ -24,17 +24,19 @@ Program lower(std::shared_ptr<const trace::Recording> recording) {
     const bool geometry = live::effects_of(callee).is_inplace_view;
     program.instructions.push_back({geometry ? Treatment::kGeometry : Treatment::kCall, callee});
   }
-  for (const trace::Window& window : recording->windows) {
-    const trace::BufferId buffer = window.buffer;
-    for (std::size_t i = window.op; i < recording->ops.size(); ++i) {
-      const trace::Op& op = recording->ops[i];
-      if (!trace::gives_windows(recording->operator_of(op))) continue;
-      const auto* given = std::get_if<trace::TensorRef>(&op.outputs[0].data);
-      const auto* from = std::get_if<trace::TensorRef>(&op.inputs[0].data);
-      const bool gives_it = recording->tensors[given->id].buffer == buffer &&
-                            recording->tensors[from->id].buffer != buffer;
-      if (gives_it) program.instructions[i].treatment = Treatment::kGeometry;
-    }
+  std::vector<bool> is_window(recording->buffers.size());
+  for (const trace::Window& window : recording->windows) is_window[window.buffer] = true;
+  for (std::size_t i = 0; !recording->windows.empty() && i < recording->ops.size(); ++i) {
+    const trace::Op& op = recording->ops[i];
+    if (!trace::gives_windows(recording->operator_of(op))) continue;
+    const auto buffers_of = [&](const std::vector<trace::Value>& values) {
+      std::vector<trace::BufferId> buffers;
+      for_each_buffer(*recording, values, [&](trace::BufferId id) { buffers.push_back(id); });
+      return buffers;
+    };
+    const auto given = buffers_of(op.outputs), from = buffers_of(op.inputs);
+    if (given.size() == 1 && is_window[given[0]] && given != from)
+      program.instructions[i].treatment = Treatment::kGeometry;
   }
   const std::vector<Lifetime> lifetimes = lifetimes_of(*recording);
   program.buffers.reserve(lifetimes.size());

@@ -164,9 +164,10 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
   Given given{args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny};
   given.arguments = given.flattened(how);
   // of the call that this one is made in, if there is one
-  const py::dict outer = calls_under_way_ == 1 ? py::dict() : unread_.copy_of_values();
+  const std::optional<py::dict> outer =
+      calls_under_way_ == 1 ? std::nullopt : std::optional(unread_.copy_of_values());
   const auto is_outer_again = c10::make_scope_exit([&] {
-    if (calls_under_way_ != 1) unread_.take(outer);
+    if (outer) unread_.take(*outer);
   });
   unread_.begin(given.arguments.singles);
   given.places = moving_.given();

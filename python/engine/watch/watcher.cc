@@ -341,8 +341,6 @@ bool Watcher::has_put(PyObject* object, PyObject* name) const {
   return slots_->slot(found->second).is_written;
 }
 
-/// The text that C makes of an object without one of its own shows where it lies, and so does its
-/// hash, in the order of a set.
 void Watcher::find_by(PyObject* key, bool is_inside, int depth) {
   if (key == nullptr || depth == 0 || is_atom(key)) return;
   std::vector<PyObject*> held;
@@ -358,6 +356,8 @@ void Watcher::find_by(PyObject* key, bool is_inside, int depth) {
   for (PyObject* const each : held) find_by(each, true, depth - 1);
 }
 
+/// The text that C makes of an object without one of its own shows where it lies, and so does its
+/// hash, in the order of a set.
 void Watcher::look_at_address(PyObject* value, int depth) {
   if (value == nullptr || depth == 0 || is_atom(value) || is_tensor(value)) return;
   const bool is_own = is_plain_object(value);
