@@ -14,6 +14,11 @@ def _of(kind, values):
     return lambda name, text, stage="hidden", setup="", values=values: Use(f"{kind}_{name}", kind, stage, text, values, setup)
 
 
+def _found(name, text, stage="hidden"):
+    """Of memory that the step finds, at a place that moves."""
+    return _int("found_" + name, text, _INDICES, stage, "found_$n = torch.linspace(-1.0, 2.0, 32).reshape(8, 4)")
+
+
 _bool = _of("bool", ("True", "False"))
 _str = _of("str", ("'relu'", "'tanh'", "'sigmoid'"))
 _tensor = _of("tensor", ("torch.tensor([1.0, 2.0, 0.5, 1.5])", "torch.tensor([0.5, 1.0, 2.0, 0.1])", "torch.tensor([3.0, 0.3, 0.2, 1.0])"))
@@ -58,6 +63,24 @@ INTS = [
     _int("one_hot", "h = h + F.one_hot(torch.tensor([$v]), 5).float()[:, :4]", _INDICES),
     _int("index_tensor", "h = h * h.index_select(1, torch.tensor([$v]))", _INDICES),
     _int("scatter", "h = h.scatter(1, torch.full((4, 1), $v), 1.0)", _INDICES),
+    _found("row", "h = h * found_$n[$v]"),
+    _found("rows", "h = h * found_$n[$v : $v + 4]"),
+    _found("rows_of_the_loop", "h = h * found_$n[$v % 4 : $v % 4 + 4].tanh()"),
+    _found("column", "h = h * found_$n[:4, $v % 4][:, None]"),
+    _found("element", "h = h * found_$n[$v, 1]"),
+    _found("selected", "h = h * found_$n.select(0, $v).mean()"),
+    _found("narrowed", "h = h * found_$n.narrow(0, $v, 4)"),
+    _found("strided", "h = h * found_$n[$v : $v + 4 : 2].sum()"),
+    _found("from_the_end", "h = h * found_$n[-1 - $v]"),
+    _found("open_ended", "h = h * found_$n[$v:].mean()"),
+    _found("row_and_all", "h = h * found_$n[$v] + found_$n.mean()"),
+    _found("two_rows", "h = h * found_$n[$v] - found_$n[$v + 1] * found_$n[0]"),
+    _found("written", "found_$n[$v] = h.detach()[0]"),
+    _found("written_and_read", "found_$n[$v] = h.detach()[0]\nh = h * found_$n.mean()"),
+    _found("added", "found_$n[$v] += h.detach().mean(0)"),
+    _found("rows_written", "found_$n[$v : $v + 4] = h.detach()"),
+    _found("result", "found_$n[$v : $v + 2]", stage="result"),
+    _found("loss", "loss = loss * found_$n[$v].sum()", stage="loss"),
     _int("power", "h = h ** $v"),
     _int("clamp", "h = h.clamp(-$v, $v)", ("100", "90", "1")),
     _int("loop", "for k in range($v):\n    h = h * (1 + k)"),
