@@ -41,6 +41,8 @@ class FollowedNumbers {
   const trace::Formula* formula_of(PyObject* number) const;
   bool contains(PyObject* number) const { return numbers_.contains(number); }
 
+  /// None for an int that no double holds.
+  std::optional<trace::Formula> formula_or_constant(PyObject* number) const;
   /// Not a bool, nor an int that a double does not hold: it must stay what it is.
   static bool can_follow(PyObject* number);
   /// A number of the same value and class that follows the formula; `number` itself where it is
@@ -139,7 +141,6 @@ class FollowedNumbers {
     bool has_escaped = false;
   };
 
-  std::optional<trace::Formula> formula_or_constant(PyObject* number) const;
   void escape_one(PyObject* number);
   void escape_all();
 

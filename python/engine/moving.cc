@@ -421,6 +421,68 @@ std::optional<double> MovingPlaces::number_of(const trace::Leaf& leaf) const {
   return item == items_.end() ? std::nullopt : number_in(item->found.ptr());
 }
 
+namespace {
+
+/// The number of this class; null for one that it does not hold.
+py::object number_of_class(PyTypeObject* type, double value) {
+  if (PyType_IsSubtype(type, &PyFloat_Type) != 0) return float_of_class(type, value);
+  constexpr double kLargest = 9007199254740992;  // 2^53
+  if (!(std::abs(value) <= kLargest) || std::trunc(value) != value) return {};
+  if (type == &PyBool_Type) return py::bool_(value != 0);
+  return py::int_(static_cast<long long>(value));
+}
+
+py::object argument_of(const MovingPlaces::Item::Argument& argument,
+                       std::span<const double> leaves) {
+  py::list numbers;
+  for (const MovingPlaces::Item::Number& number : argument.numbers) {
+    py::object made = number_of_class(number.type, trace::evaluate(number.formula, leaves));
+    if (!made || argument.sequence == nullptr) return made;
+    numbers.append(std::move(made));
+  }
+  if (argument.sequence == &PyTuple_Type) return py::tuple(numbers);
+  return numbers;
+}
+
+/// What a function gives, null where it throws or where NumPy would warn: the program may not call
+/// it at all this time, and its own switches say what comes of that.
+py::object given_by(PyObject* function, const py::tuple& arguments) {
+  py::object given;
+  if (PyCFunction_Check(function)) {
+    given = py::reinterpret_steal<py::object>(PyObject_CallObject(function, arguments.ptr()));
+  } else {
+    try {
+      static PyObject* const errstate =
+          py::object(py::module_::import("numpy").attr("errstate")).release().ptr();
+      const py::object state = borrowed(errstate)(py::arg("all") = "raise");
+      state.attr("__enter__")();
+      given = py::reinterpret_steal<py::object>(PyObject_CallObject(function, arguments.ptr()));
+      PyErr_Clear();
+      state.attr("__exit__")(py::none(), py::none(), py::none());
+    } catch (const py::error_already_set&) {
+      return {};
+    }
+  }
+  PyErr_Clear();
+  return given;
+}
+
+std::string text_of(std::span<const MovingPlaces::Item::Argument> arguments,
+                    std::span<const trace::Leaf> leaves) {
+  const auto join = [](std::string& text, const std::string& next) {
+    text += (text.empty() ? "" : ", ") + next;
+  };
+  std::string text;
+  for (const MovingPlaces::Item::Argument& argument : arguments) {
+    std::string own;
+    for (const auto& number : argument.numbers) join(own, trace::text_of(number.formula, leaves));
+    join(text, argument.sequence == nullptr ? own : "[" + own + "]");
+  }
+  return text;
+}
+
+}  // namespace
+
 py::object MovingPlaces::look_up(std::size_t position) {
   Item& item = items_[position];
   item.found = py::object();
@@ -430,30 +492,39 @@ py::object MovingPlaces::look_up(std::size_t position) {
     if (!number) return {};
     numbers.push_back(*number);
   }
-  constexpr double kLargestKey = 9007199254740992;  // 2^53
-  const double key = trace::evaluate(item.key, numbers);
-  if (item.owner.get() == nullptr || std::abs(key) > kLargestKey || std::trunc(key) != key)
-    return {};
-  return item.found = held_at(item.owner.get(), py::int_(static_cast<long long>(key)).ptr());
+  py::tuple arguments(item.arguments.size());
+  for (std::size_t i = 0; i < item.arguments.size(); ++i) {
+    py::object argument = argument_of(item.arguments[i], numbers);
+    if (!argument) return {};
+    arguments[i] = std::move(argument);
+  }
+  PyObject* const owner = item.owner.get();
+  if (owner == nullptr) return {};
+  item.found = PyCallable_Check(owner) != 0 ? given_by(owner, arguments)
+                                            : held_at(owner, PyTuple_GET_ITEM(arguments.ptr(), 0));
+  return item.found;
 }
 
 const MovingPlaces::Item* MovingPlaces::find_item(const std::string& path, PyObject* owner,
-                                                  PyObject* key, const trace::Formula& formula,
-                                                  std::span<const trace::Leaf> leaves) {
-  const long long newest_key = PyLong_AsLongLong(key);  // a followed int always fits
+                                                  std::vector<Item::Argument> arguments,
+                                                  std::vector<double> newest,
+                                                  std::span<const trace::Leaf> leaves,
+                                                  PyObject* now) {
   std::vector<trace::Leaf> read;
-  trace::Formula own = over_own_leaves(formula, leaves, read);
+  for (Item::Argument& argument : arguments) {
+    for (Item::Number& number : argument.numbers)
+      number.formula = over_own_leaves(std::move(number.formula), leaves, read);
+  }
   const auto item = std::ranges::find_if(items_, [&](const Item& each) {
-    return each.owner.get() == owner && each.key == own && each.leaves == read;
+    return each.owner.get() == owner && each.arguments == arguments && each.leaves == read;
   });
   if (item != items_.end()) {
-    const py::object now = held_at(owner, key);
-    if (!item->moves && !is_closed_ && item->newest_key != newest_key) {
+    if (!item->moves && !is_closed_ && item->newest != newest) {
       item->moves = true;
       news_.push_back(item->name);
-      if (now && is_float(now.ptr())) item->float_type = Py_TYPE(now.ptr());
+      if (is_float(now)) item->float_type = Py_TYPE(now);
     }
-    const bool is_found = item->found && now && are_same_numbers(item->found.ptr(), now.ptr());
+    const bool is_found = item->found && are_same_numbers(item->found.ptr(), now);
     return is_found ? &*item : nullptr;
   }
   // what the program has computed from a tensor in the step is not known as it begins
@@ -464,9 +535,11 @@ const MovingPlaces::Item* MovingPlaces::find_item(const std::string& path, PyObj
             (std::ranges::any_of(places_, is_it) || std::ranges::any_of(items_, is_it)));
   };
   if (is_closed_ || items_.size() == kMost || !std::ranges::all_of(read, is_known)) return nullptr;
-  const std::string name = path + "[" + trace::text_of(own, read) + "]";
-  items_.push_back({free_name(name, names()), Root::guarding(roots_, owner), std::move(own),
-                    std::move(read), newest_key});
+  const std::string text = text_of(arguments, read);
+  const std::string name =
+      PyCallable_Check(owner) != 0 ? path + "(" + text + ")" : path + "[" + text + "]";
+  items_.push_back({free_name(name, names()), Root::guarding(roots_, owner), std::move(arguments),
+                    std::move(read), std::move(newest)});
   return nullptr;
 }
 

@@ -136,22 +136,35 @@ class MovingPlaces {
   /// Which of these it is; none for another place.
   std::optional<std::size_t> find_given(PyObject* owner, PyObject* key) const;
 
-  /// A number that stands in a list, tuple or dict where a followed int leads to, such as the rate
-  /// of this step in a table. It moves once that int was another one, and is followed then.
+  /// A number that followed ones lead to: what stands in a list, tuple or dict under one, such as
+  /// the rate of this step in a table, or what a function that depends on nothing else gives for
+  /// them. It moves once one of them was another one, and is followed then.
   struct Item {
+    struct Number {
+      trace::Formula formula;  ///< over `leaves`
+      PyTypeObject* type;      ///< of int, float or bool
+      friend bool operator==(const Number&, const Number&) = default;
+    };
+    struct Argument {
+      std::vector<Number> numbers;
+      PyTypeObject* sequence = nullptr;  ///< list or tuple, of these; null: the one number
+      friend bool operator==(const Argument&, const Argument&) = default;
+    };
     std::string name;
-    Root owner;
-    trace::Formula key;               ///< over these leaves
+    Root owner;                       ///< the container, or the function
+    std::vector<Argument> arguments;  ///< of the function; of a container the one int
     std::vector<trace::Leaf> leaves;  ///< arguments and host values
-    long long newest_key;
+    std::vector<double> newest;       ///< what the numbers among the arguments were
     bool moves = false;
     PyTypeObject* float_type = &PyFloat_Type;
     py::object found = {};  ///< as the newest call began; null for nothing
   };
-  /// The item of `owner`, which is called `path`, under `key`, an int that follows `formula` over
-  /// `leaves`. Null where it is not followed, or was another one when the call began.
-  const Item* find_item(const std::string& path, PyObject* owner, PyObject* key,
-                        const trace::Formula& formula, std::span<const trace::Leaf> leaves);
+  /// The number `now` that `owner`, which is called `path`, holds or gives for `arguments`, whose
+  /// formulas are over `leaves`, and which are `newest` now. Null where it is not followed, or was
+  /// another one when the call began.
+  const Item* find_item(const std::string& path, PyObject* owner,
+                        std::vector<Item::Argument> arguments, std::vector<double> newest,
+                        std::span<const trace::Leaf> leaves, PyObject* now);
   const std::vector<Item>& items() const { return items_; }
   /// What it is as a call begins.
   py::object look_up(std::size_t item);

@@ -121,9 +121,9 @@ constexpr std::array kRows = {
         "pass the same functions and objects in each call, made once before: a lambda that is "
         "made anew is another argument"},
     Row{kScalarVaries, "",
-        "compute on the number with Python's operators, min, max, abs, round and `math`'s exp, "
-        "log, pow, sqrt, sin, cos, floor, ceil and trunc, which are followed; where it decides, "
-        "pass the decision as a bool; or pass it as a tensor"},
+        "compute on the number with Python's operators, min, max, abs, round and the functions of "
+        "`math` and NumPy for single numbers, which are followed; where it decides, pass the "
+        "decision as a bool; or pass it as a tensor"},
     Row{kOptimizerUnsupported, "", "wrap the rest, and step the optimizer after it"},
     Row{kHyperparameterChanged, "",
         "compute it from numbers that are followed (an argument, a counter, what stood there), "

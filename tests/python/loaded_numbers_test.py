@@ -5,6 +5,7 @@ import collections
 import functools
 import types
 
+import numpy as np
 import pytest
 import torch
 import torch.nn as nn
@@ -381,6 +382,10 @@ class Table:
     def given(self, x, n):
         return self.train(x, FACTORS[n])
 
+    def computed(self, x):
+        self.n += 1
+        return self.train(x, np.exp(-self.n / 16))
+
     def nested(self, x):
         self.n += 1
         return self.train(x, FACTORS[int(RATES[self.n] * 16)])
@@ -399,7 +404,7 @@ def looked_up(of, tmp_path, before=lambda program, i: None, arguments=lambda i: 
 
 
 def item_of(player):
-    return [path for path in player.scalars() if path.startswith(("RATES[", "FACTORS["))]
+    return [path for path in player.scalars() if path.startswith(("RATES[", "FACTORS[", "np.exp("))]
 
 
 def test_a_number_from_a_table_under_one_that_the_step_counts_is_asked_for_each_time(tmp_path):
@@ -410,6 +415,17 @@ def test_a_number_from_a_table_under_one_that_the_step_counts_is_asked_for_each_
         with pytest.raises(steptape.Error, match=rf"RATES\[.*self\.n = {i}"):
             again(batch(i))
         player.set(item, RATES[i + 1])
+        assert bits(again(batch(i))) == bits(twin.step(batch(i)))
+
+
+def test_a_number_that_a_function_of_the_programs_process_computes_is_asked_for_each_time(tmp_path):
+    twin, player, again = looked_up("computed", tmp_path)
+    (item,) = item_of(player)
+    assert bits(again(batch(15))) == bits(twin.step(batch(15)))
+    for i in range(16, 20):
+        with pytest.raises(steptape.Error, match=rf"np\.exp\(.*self\.n = {i}"):
+            again(batch(i))
+        player.set(item, np.exp(-(i + 1) / 16))
         assert bits(again(batch(i))) == bits(twin.step(batch(i)))
 
 

@@ -85,6 +85,10 @@ FOLLOWED = {
     "averaged": averaged,
     "of_an_array": lambda held, n: held.of[int(n * 50)] if n > 10 else held.n,
     "of_torch": lambda held, n: (torch.ones(2) * n).sum().item() + n,
+    "power": lambda held, n: n ** 2,
+    "rest": lambda held, n: n % 0.3 + n // 0.2,
+    "rounded": lambda held, n: round(n, 2),
+    "of_numpy": lambda held, n: np.cos(n),
 }
 
 
@@ -95,11 +99,7 @@ def test_a_float_of_numpys_is_followed(compute):
 
 
 HELD = {
-    "power": lambda held, n: n ** 2,
-    "rest": lambda held, n: n % 0.3 + n // 0.2,
-    "rounded": lambda held, n: round(n, 2),
     "summed": lambda held, n: sum([n, 0.1, n / 3]),
-    "of_numpy": lambda held, n: np.cos(n),
     "item": lambda held, n: n.item(),
     "text": lambda held, n: float(f"{n:.3f}"),
     "key": lambda held, n: {0.1: 3.0}.get(n, 2.0),

@@ -167,6 +167,14 @@ class Watcher final : public Listener {
   /// What the program has to do with the host reads of an op: it follows what the op gave, is given
   /// it, or sees nothing of it.
   enum class Reads { kNone, kFollowed, kGiven, kInternal };
+  /// A call of a function that depends on nothing but numbers.
+  struct NumberCall {
+    PyObject* function = nullptr;
+    std::vector<MovingPlaces::Item::Argument> arguments = {};
+    std::vector<double> numbers = {};      ///< what these are
+    std::vector<PyObject*> followed = {};  ///< those among them
+  };
+
   struct Awaited {
     std::string path;            ///< of what is to be marked when it is there, or ""
     bool is_fresh = false;       ///< a new object
@@ -190,6 +198,7 @@ class Watcher final : public Listener {
     std::optional<double> classes = {};                   ///< of one_hot
     std::optional<FollowedNumbers::OfRead> of_read = {};  ///< what the result is of that
     std::string tested = {};  ///< the function that tells of what class that is
+    std::optional<NumberCall> of_numbers = {};
     /// The array that the result is made of: a slice of it, or a tensor, copied or over its memory.
     PyObject* array = nullptr;
     bool gives_array = false;      ///< the memory of a tensor
@@ -415,6 +424,12 @@ class Watcher final : public Listener {
   std::optional<bool> compute_operator(std::string_view name, std::span<PyObject* const> arguments);
   /// The same of `sum`.
   std::optional<bool> compute_sum(std::span<PyObject* const> arguments);
+  /// Of any other function that gives the same for the same numbers and does nothing besides:
+  /// whether the number that it gives is awaited, to be followed.
+  bool follow_call(const Call& made);
+  /// The same of an operator that NumPy computes in its own way.
+  bool follow_operator(const Instruction& in);
+  void end_call(const NumberCall& made, const std::string& path, PyObject** result);
   /// Whether a call of `sum` that waits for its end adds up what leaves its frame.
   bool add_up(const Instruction& in);
   void end_sum(const Awaited& awaited, PyObject** result);

@@ -1,0 +1,342 @@
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "python/engine/watch/call.h"
+#include "python/engine/watch/watcher.h"
+#include "recorder/frontend_hints.h"
+
+/// Numbers that functions make of followed ones: as a formula where it is known what they compute,
+/// else by calling them again as each call begins.
+namespace steptape::python::watch {
+namespace {
+
+/// What functions of one number compute; kLeaf: the number itself, as another class.
+struct Function {
+  std::string_view name;
+  trace::Operation operation;
+};
+constexpr std::array<Function, 23> kFunctions = {{
+    {"sqrt", trace::Operation::kSquareRoot},
+    {"exp", trace::Operation::kExponential},
+    {"log", trace::Operation::kLogarithm},
+    {"sin", trace::Operation::kSine},
+    {"cos", trace::Operation::kCosine},
+    {"log2", trace::Operation::kBinaryLogarithm},
+    {"log10", trace::Operation::kDecimalLogarithm},
+    {"log1p", trace::Operation::kLogarithmOf1Plus},
+    {"expm1", trace::Operation::kExponentialMinus1},
+    {"tan", trace::Operation::kTangent},
+    {"atan", trace::Operation::kArcTangent},
+    {"sinh", trace::Operation::kHyperbolicSine},
+    {"cosh", trace::Operation::kHyperbolicCosine},
+    {"tanh", trace::Operation::kHyperbolicTangent},
+    {"floor", trace::Operation::kFloor},
+    {"ceil", trace::Operation::kCeiling},
+    {"trunc", trace::Operation::kTruncate},
+    {"fabs", trace::Operation::kAbsolute},
+    {"abs", trace::Operation::kAbsolute},
+    {"round", trace::Operation::kRound},
+    {"int", trace::Operation::kTruncate},
+    {"float", trace::Operation::kLeaf},
+    {"numpy.float64", trace::Operation::kLeaf},
+}};
+
+/// The code of a generator, or of the function of Python's that `map` calls, borrowed; or null.
+PyObject* code_that_gives(PyObject* iterator) {
+  if (PyGen_CheckExact(iterator)) {
+    const auto code =
+        py::reinterpret_steal<py::object>(PyObject_GetAttrString(iterator, "gi_code"));
+    return code.ptr();  // the generator holds it
+  }
+  if (Py_TYPE(iterator) != &PyMap_Type) return nullptr;
+  std::vector<PyObject*> held;
+  add_held(iterator, held);
+  for (PyObject* each : held) {
+    if (PyMethod_Check(each)) each = PyMethod_GET_FUNCTION(each);
+    if (PyFunction_Check(each)) return PyFunction_GET_CODE(each);
+  }
+  return nullptr;
+}
+
+/// Functions of NumPy's besides those for each element by themselves that give one number for
+/// numbers and lists of them.
+constexpr std::array<std::string_view, 14> kOfNumpy = {"amax",  "amin", "average", "clip", "interp",
+                                                       "max",   "mean", "median",  "min",  "prod",
+                                                       "round", "std",  "sum",     "var"};
+
+/// Whether what a function gives depends on nothing but numbers that it is given, and NumPy's
+/// switches for what it warns of.
+bool is_of_numbers_alone(PyObject* function) {
+  if (PyCFunction_Check(function)) {
+    PyObject* from = reinterpret_cast<PyCFunctionObject*>(function)->m_module;
+    if (from == nullptr || !PyUnicode_Check(from)) return false;
+    const std::string_view module = view_of(from);
+    const std::string_view name = reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name;
+    constexpr std::array<std::string_view, 8> kOperators = {"pow",    "mod",  "floordiv", "lshift",
+                                                            "rshift", "and_", "or_",      "xor"};
+    return module == "math" || (module == "builtins" && name == "round") ||
+           (module == "_operator" && is_one_of(name, kOperators));
+  }
+  const std::string_view type = Py_TYPE(function)->tp_name;
+  const bool is_element_wise = type == "numpy.ufunc";
+  if (!is_element_wise && type != "numpy._ArrayFunctionDispatcher") return false;
+  const auto numpy = py::reinterpret_steal<py::object>(PyImport_GetModule(py::str("numpy").ptr()));
+  const py::object name = member(function, "__name__");
+  if (!numpy || !name || !PyUnicode_CheckExact(name.ptr())) return false;
+  // `frompyfunc` makes one of any code of Python's
+  PyObject* known = find_entry(PyModule_GetDict(numpy.ptr()), name.ptr());
+  return known == function && (is_element_wise || is_one_of(view_of(name.ptr()), kOfNumpy));
+}
+
+}  // namespace
+
+std::optional<bool> Watcher::compute_operator(std::string_view name,
+                                              std::span<PyObject* const> arguments) {
+  struct Row {
+    std::string_view name;
+    Operator made;
+  };
+  constexpr std::array<Row, 7> kBinary = {{{"add", Operator::kAdd},
+                                           {"sub", Operator::kSubtract},
+                                           {"mul", Operator::kMultiply},
+                                           {"truediv", Operator::kDivide},
+                                           {"floordiv", Operator::kFloorDivide},
+                                           {"mod", Operator::kModulo},
+                                           {"pow", Operator::kPower}}};
+  constexpr std::array<Row, 6> kComparing = {{{"lt", Operator::kLess},
+                                              {"le", Operator::kLessEqual},
+                                              {"gt", Operator::kGreater},
+                                              {"ge", Operator::kGreaterEqual},
+                                              {"eq", Operator::kEqual},
+                                              {"ne", Operator::kNotEqual}}};
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  if (arguments.size() != 2) return std::nullopt;
+  const auto comparing = std::ranges::find(kComparing, name, &Row::name);
+  if (comparing != kComparing.end() &&
+      numbers.compare(comparing->made, arguments[0], arguments[1])) {
+    return false;
+  }
+  const auto binary = std::ranges::find(kBinary, name, &Row::name);
+  if (binary == kBinary.end()) return std::nullopt;
+  auto number = numbers.derive(binary->made, arguments[0], arguments[1]);
+  if (!number) return std::nullopt;
+  awaited_.back().number = std::move(number);
+  return true;
+}
+
+std::optional<bool> Watcher::compute(std::string_view name, std::string_view module,
+                                     std::span<PyObject* const> arguments) {
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  if (module == "_bisect" && arguments.size() == 2 && PyList_CheckExact(arguments[0])) {
+    const bool is_left = name == "bisect_left";
+    const bool only_looks = is_left || name == "bisect_right" || name == "bisect";
+    const Operator operation = is_left ? Operator::kGreater : Operator::kLess;
+    if (only_looks && numbers.compare_each(operation, arguments[1], arguments[0])) return false;
+  }
+  if (module == "_operator") return compute_operator(name, arguments);
+  const bool is_known = module.empty() || module == "math" || module == "builtins";
+  if (!is_known || arguments.empty()) return std::nullopt;
+  if (arguments.size() == 1 && is_tensor(arguments[0]) && (name == "float" || name == "int")) {
+    // as item() does, but for what int() cuts off
+    if (name == "int" && tensor_of(arguments[0]).is_floating_point())
+      awaited_.back().of_read = {trace::Operation::kTruncate, {}, true};
+    return begin_ops({}, Reads::kFollowed);
+  }
+  if (module == "math" && std::ranges::any_of(arguments, &is_tensor))
+    return compute_of_tensor(name, arguments);
+  if (module == "builtins" && name == "sum" && arguments.size() <= 2) return compute_sum(arguments);
+  if (module == "builtins" && (name == "max" || name == "min") && arguments.size() == 1 &&
+      !exists(arguments[0])) {
+    if (PyObject* code = code_that_gives(arguments[0])) {
+      awaited_.back().adds = code;
+      awaited_.back().added.emplace();
+      awaited_.back().is_largest = name == "max";
+      return true;
+    }
+  }
+  if (numbers.is_empty()) return std::nullopt;
+  std::optional<FollowedNumbers::Derivation>& number = awaited_.back().number;
+  const bool is_max = name == "max";
+  if (is_max || name == "min") {
+    std::vector<PyObject*> among(arguments.begin(), arguments.end());
+    if (arguments.size() == 1) {
+      if (!PyList_CheckExact(arguments[0]) && !PyTuple_CheckExact(arguments[0]))
+        return std::nullopt;
+      PyObject** items = PySequence_Fast_ITEMS(arguments[0]);
+      among.assign(items, items + PySequence_Fast_GET_SIZE(arguments[0]));
+    }
+    number = numbers.derive_extreme(is_max, among);
+    if (number) return true;
+    // tensors compare themselves with numbers
+    if (std::ranges::any_of(among, &is_tensor)) return begin_ops(arguments, Reads::kGiven, name);
+    return std::nullopt;
+  }
+  // that of math gives a float, which the formula's is, too
+  if (name == "pow" && !module.empty() && arguments.size() == 2) {
+    number = numbers.derive(Operator::kPower, arguments[0], arguments[1]);
+    if (number) number->is_of_float |= module == "math";
+    return number ? std::optional(true) : std::nullopt;
+  }
+  if (name == "round" && arguments.size() == 2 && PyLong_CheckExact(arguments[1]) &&
+      !is_followed(arguments[1])) {
+    constexpr double kMostDecimals = 22;
+    const double decimals = PyLong_AsDouble(arguments[1]);
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    if (decimals < 0 || decimals > kMostDecimals) return std::nullopt;
+    number = numbers.derive(trace::Operation::kRoundTo, arguments[0], decimals);
+    if (number && !number->formula) number.reset();  // NumPy rounds in another way
+    return number ? std::optional(true) : std::nullopt;
+  }
+  if (arguments.size() != 1 || !numbers.contains(arguments[0])) return std::nullopt;
+  if (name == "bool") {
+    numbers.test(arguments[0]);
+    return false;
+  }
+  if (module == "math" && numbers.test_class(name, arguments[0])) return false;
+  const Function* function = std::ranges::find(kFunctions, name, &Function::name);
+  if (function == kFunctions.end()) return std::nullopt;
+  number = numbers.derive(function->operation, arguments[0]);
+  return true;
+}
+
+bool Watcher::follow_call(const Call& made) {
+  const FollowedNumbers& numbers = FollowedNumbers::current();
+  if (numbers.is_empty() || slots_ == nullptr || !made.named.empty()) return false;
+  NumberCall call{.function = made.callee};
+  const auto add = [&](PyObject* number, MovingPlaces::Item::Argument& argument) {
+    const auto formula = is_number(number) ? numbers.formula_or_constant(number) : std::nullopt;
+    if (!formula) return false;
+    argument.numbers.push_back({*formula, Py_TYPE(number)});
+    call.numbers.push_back(PyFloat_AsDouble(number));
+    if (numbers.contains(number)) call.followed.push_back(number);
+    return true;
+  };
+  for (PyObject* value : made.arguments) {
+    MovingPlaces::Item::Argument& argument = call.arguments.emplace_back();
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
+      argument.sequence = Py_TYPE(value);
+      PyObject** const items = PySequence_Fast_ITEMS(value);
+      if (!std::all_of(items, items + PySequence_Fast_GET_SIZE(value),
+                       [&](PyObject* item) { return add(item, argument); }))
+        return false;
+    } else if (!add(value, argument)) {
+      return false;
+    }
+  }
+  if (call.followed.empty() || !is_of_numbers_alone(made.callee)) return false;
+  load_arguments(made, false);
+  Awaited& awaited = awaited_.back();
+  awaited.path = path_of(made.callee);
+  awaited.of_numbers = std::move(call);
+  // it is called again, whatever its own code of Python's reads
+  awaited.is_unwatched = true;
+  ++unwatched_;
+  return true;
+}
+
+bool Watcher::follow_operator(const Instruction& in) {
+  const char* name = in.made == Operator::kPower         ? "pow"
+                     : in.made == Operator::kModulo      ? "mod"
+                     : in.made == Operator::kFloorDivide ? "floordiv"
+                                                         : nullptr;
+  if (name == nullptr) return false;
+  const auto function = py::module_::import("operator").attr(name);  // held by its module
+  if (!follow_call({.callee = function.ptr(), .arguments = {in.first, in.second}, .named = {}}))
+    return false;
+  awaited_.back().path = std::string("operator.") + name;
+  return true;
+}
+
+void Watcher::end_call(const NumberCall& made, const std::string& path, PyObject** result) {
+  recorder::FrontendHints* hints = recorder::FrontendHints::current();
+  PyObject* const given = result == nullptr ? nullptr : *result;
+  FollowedNumbers::Derivation number;
+  number.escape = made.followed;
+  const bool is_one =
+      given != nullptr && is_plain_number(given) && FollowedNumbers::can_follow(given);
+  const MovingPlaces::Item* item = hints == nullptr || !is_one
+                                       ? nullptr
+                                       : moving_.find_item(path, made.function, made.arguments,
+                                                           made.numbers, hints->leaves(), given);
+  if (item != nullptr) {
+    number.formula = trace::leaf(hints->leaf(trace::LeafKind::kHostValue, item->name));
+    number.is_of_float = PyFloat_Check(given);
+  }
+  take_number(number, result);
+}
+
+std::optional<bool> Watcher::compute_sum(std::span<PyObject* const> arguments) {
+  std::vector<py::object> added;
+  added.push_back(arguments.size() == 2 ? borrowed(arguments[1]) : py::object(py::int_(0)));
+  PyObject* const from = arguments[0];
+  const bool is_container =
+      PyList_CheckExact(from) || PyTuple_CheckExact(from) || Py_TYPE(from) == &PyDictValues_Type;
+  if (is_container) {
+    const auto items = py::reinterpret_steal<py::list>(PySequence_List(from));
+    if (!items) throw py::error_already_set();
+    for (const py::handle& item : items) added.push_back(borrowed(item.ptr()));
+    const auto are = [&added](auto test) {
+      return std::ranges::any_of(added, [&](const py::object& each) { return test(each.ptr()); });
+    };
+    if (!are(&is_followed) || are([](PyObject* each) { return !is_number(each); }))
+      return std::nullopt;
+  } else if (PyObject* code = exists(from) ? nullptr : code_that_gives(from)) {
+    awaited_.back().adds = code;
+  } else {
+    return std::nullopt;
+  }
+  awaited_.back().added = std::move(added);
+  return true;
+}
+
+bool Watcher::add_up(const Instruction& in) {
+  if (awaited_.empty() || !awaited_.back().added || !in.is_own) return false;
+  if (reinterpret_cast<PyObject*>(in.code) != awaited_.back().adds) return false;
+  // of anything else it is enough that it was there: nothing is kept alive here
+  awaited_.back().added->push_back(is_number(in.first) ? borrowed(in.first) : py::none());
+  return is_number(in.first);
+}
+
+void Watcher::end_sum(const Awaited& awaited, PyObject** result) {
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  const std::vector<py::object>& added = *awaited.added;
+  PyObject* const made = result == nullptr ? nullptr : *result;
+  if (awaited.is_largest) {
+    std::vector<PyObject*> among;
+    for (const py::object& each : added) among.push_back(each.ptr());
+    if (const auto extreme = numbers.derive_extreme(*awaited.is_largest, among))
+      return take_number(*extreme, result);
+  } else if (const auto sum = numbers.derive_sum(added, made)) {
+    return take_number(*sum, result);
+  }
+  for (const py::object& each : added) numbers.escape(each.ptr());
+}
+
+void Watcher::take_number(const FollowedNumbers::Derivation& derivation, PyObject** result) {
+  PyObject* const made = result == nullptr ? nullptr : *result;
+  if (py::object number = FollowedNumbers::current().take(derivation, made))
+    Py_DECREF(std::exchange(*result, number.release().ptr()));
+}
+
+/// The number in a tensor, which math's function reads first, and another one.
+std::optional<bool> Watcher::compute_of_tensor(std::string_view name,
+                                               std::span<PyObject* const> arguments) {
+  Awaited& awaited = awaited_.back();
+  if (name == "pow" && arguments.size() == 2) {
+    const bool is_first = is_tensor(arguments[0]);
+    PyObject* other = arguments[is_first ? 1 : 0];
+    if (!is_number(other)) return std::nullopt;
+    awaited.of_read = {trace::Operation::kPower, borrowed(other), is_first};
+  } else if (arguments.size() != 1) {
+    return std::nullopt;
+  } else if (name == "isfinite" || name == "isnan" || name == "isinf") {
+    awaited.tested = name;
+  } else {
+    const Function* function = std::ranges::find(kFunctions, name, &Function::name);
+    if (function == kFunctions.end()) return std::nullopt;
+    awaited.of_read = {function->operation, {}, true};
+  }
+  return begin_ops({}, Reads::kFollowed);
+}
+}  // namespace steptape::python::watch
