@@ -110,10 +110,14 @@ std::optional<std::int64_t> TensorTable::offset_in(trace::BufferId id,
                                                    const at::Tensor& tensor) const {
   const LiveBuffer& live = buffers.live(id);
   if (live.origin != Origin::kInput) return tensor.storage_offset();
-  if (tensor.numel() == 0) return 0;
   const auto item = static_cast<std::int64_t>(tensor.itemsize());
   const auto first = tensor.storage_offset() * item - static_cast<std::int64_t>(live.first_byte);
-  if (first < 0 || first % item != 0) return std::nullopt;
+  const bool is_inside = first >= 0 && first % item == 0;
+  if (tensor.numel() == 0) {  // it may lie beside what the step is given
+    const auto bytes = static_cast<std::int64_t>(recording_.buffers[id].bytes);
+    return is_inside && first <= bytes ? first / item : 0;
+  }
+  if (!is_inside) return std::nullopt;
   trace::Tensor geometry = live::geometry_of(tensor, id);
   geometry.offset = first / item;
   if (geometry.byte_range().second > recording_.buffers[id].bytes) return std::nullopt;

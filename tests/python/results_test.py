@@ -541,3 +541,17 @@ def test_a_result_beside_the_loss_whose_graph_holds_more_is_to_be_detached():
         step(torch.full((4,), float(i)))
     refusal, = step.stats["refusals"]
     assert "perhaps in the graph of a result" in refusal["reason"] and "aux.detach()" in refusal["remedy"], step.explain()
+
+
+def test_where_an_empty_view_lies():
+    def play(wrap):
+        x, held = torch.arange(12.), torch.arange(20.)[4:]
+        step = wrap(lambda y: (y[5:5], y.view(3, 4)[1:1], y[12:], held[3:3], held[16:], y[:0].narrow(0, 0, 0)))
+        seen = []
+        for _ in range(8):
+            views = step(x)
+            seen += [(view.storage_offset(), view.shape, view.data_ptr() == 0, view.untyped_storage().data_ptr() in
+                      (x.untyped_storage().data_ptr(), held.untyped_storage().data_ptr())) for view in views]
+        return [*seen, step]
+
+    assert twins.played_alike(play).stats["replayed"] >= 4
