@@ -22,7 +22,8 @@ def wrap(function: Callable | None = None, /, *, model: Models = None, optimizer
     determinism: "listed": an op that leaves other bits each time it runs (atomics, threads) is listed in
                 `stats`, compared with the spread it shows, and everything else bit for bit, given what it
                 left. "strict" refuses such a step.
-    verify:     True; False; or {"first": bool, "rate": share of later calls that are audited}.
+    verify:     True; False; or {"first": bool, "rate": share of later calls that are audited}. Without "first" no plan is tried
+                and no number is proved: a dropout of 0 after others, say, replays as they did.
     on_refusal: "eager", or "raise" Unsupported at the call after the one that was refused.
     on_divergence: "raise" InternalError when an audit finds other bits, "report" it, or "restore" the state
                 that was verified last.

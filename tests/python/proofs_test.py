@@ -312,3 +312,30 @@ def test_backward_follows_what_its_own_op_was_given(name, held):
         assert {"scalar_varies"} == {r["code"] for r in step.stats["refusals"]}, step.explain()
     else:
         assert step.stats["replayed"] > 8, step.explain()
+
+
+@pytest.mark.parametrize("rates", [(0.1, 0.2, 0.0), (0.0, 0.1, 0.2), (0.1, 0.0, 0.2), (1.0, 0.1, 0.2)])
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_a_plan_is_tried_where_other_ops_are_done(rates, scheduled):
+    """Of dropout at 0 or 1. What the eager step does there is compared op by op, also where it changes a hyperparameter besides."""
+    def make():
+        model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.95 ** epoch)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            if scheduled:
+                scheduler.step()
+            return loss.detach()
+
+        def batch(i):
+            model[1].p = rates[i % 3]
+            return (torch.randn(4, 3),)
+        return SimpleNamespace(step=step, batch=batch, holds=lambda: [model, optimizer])
+
+    step = twins.compare(make, 30, verify={"first": True, "rate": 0.0})
+    assert step.stats["replayed"] >= 12, step.explain()
