@@ -82,6 +82,13 @@ bool is_same_key(PyObject* a, PyObject* b) {
   return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
+bool is_of_math(PyObject* function) {
+  PyObject* module = PyCFunction_Check(function)
+                         ? reinterpret_cast<PyCFunctionObject*>(function)->m_module
+                         : nullptr;
+  return module != nullptr && PyUnicode_Check(module) && text_of(module) == "math";
+}
+
 bool is_member(PyObject* key) {
   return key != nullptr &&
          (Py_TYPE(key) == &PyMemberDescr_Type || Py_TYPE(key) == &PyGetSetDescr_Type);
@@ -444,27 +451,64 @@ py::object argument_of(const MovingPlaces::Item::Argument& argument,
   return numbers;
 }
 
-/// What a function gives, null where it throws or where NumPy would warn: the program may not call
-/// it at all this time, and its own switches say what comes of that.
-py::object given_by(PyObject* function, const py::tuple& arguments) {
-  py::object given;
-  if (PyCFunction_Check(function)) {
-    given = py::reinterpret_steal<py::object>(PyObject_CallObject(function, arguments.ptr()));
-  } else {
+/// Whether the exception that is set may be what a function of numbers says of them. Any other one,
+/// such as that of a signal's handler, is the program's.
+bool is_of_numbers() {
+  return PyErr_ExceptionMatches(PyExc_ArithmeticError) != 0 ||
+         PyErr_ExceptionMatches(PyExc_ValueError) != 0 ||
+         PyErr_ExceptionMatches(PyExc_TypeError) != 0 || PyErr_ExceptionMatches(PyExc_Warning) != 0;
+}
+
+/// NumPy's switches for what it warns of, a context variable, and the value by which it throws in
+/// all cases; without Python code around a call, in which the handler of a signal might run.
+struct Switches {
+  PyObject* variable = nullptr;
+  PyObject* throwing = nullptr;
+};
+
+/// None of a NumPy before 2.0, nor of one that has them elsewhere.
+std::optional<Switches> switches_of_numpy() {
+  static const std::optional<Switches> found = []() -> std::optional<Switches> {
     try {
-      static PyObject* const errstate =
-          py::object(py::module_::import("numpy").attr("errstate")).release().ptr();
-      const py::object state = borrowed(errstate)(py::arg("all") = "raise");
-      state.attr("__enter__")();
-      given = py::reinterpret_steal<py::object>(PyObject_CallObject(function, arguments.ptr()));
-      PyErr_Clear();
-      state.attr("__exit__")(py::none(), py::none(), py::none());
+      const py::module_ umath = py::module_::import("numpy._core.umath");
+      py::object variable = umath.attr("_extobj_contextvar");
+      py::object throwing = umath.attr("_make_extobj")(py::arg("all") = "raise");
+      if (!PyContextVar_CheckExact(variable.ptr())) return std::nullopt;
+      return Switches{variable.release().ptr(), throwing.release().ptr()};
     } catch (const py::error_already_set&) {
-      return {};
+      return std::nullopt;
     }
-  }
-  PyErr_Clear();
+  }();
+  return found;
+}
+
+/// What a function gives, null with an exception that is set. Where NumPy would warn, or call a
+/// function of the program's, it throws.
+py::object call_strictly(PyObject* function, const py::tuple& arguments) {
+  const std::optional<Switches> switches = switches_of_numpy();
+  if (!switches) return {};
+  const auto token =
+      py::reinterpret_steal<py::object>(PyContextVar_Set(switches->variable, switches->throwing));
+  if (!token) throw py::error_already_set();
+  auto given = py::reinterpret_steal<py::object>(PyObject_CallObject(function, arguments.ptr()));
+  const py::error_scope error_of_function;
+  if (PyContextVar_Reset(switches->variable, token.ptr()) != 0) throw py::error_already_set();
   return given;
+}
+
+/// What a function gives, null where it throws or where NumPy would warn: the program may not call
+/// it at all this time, and its own switches say what comes of that. Throws what the handler of a
+/// signal raises.
+py::object given_by(PyObject* function, const py::tuple& arguments) {
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  py::object given =
+      is_of_math(function)
+          ? py::reinterpret_steal<py::object>(PyObject_CallObject(function, arguments.ptr()))
+          : call_strictly(function, arguments);
+  if (given || PyErr_Occurred() == nullptr) return given;
+  if (!is_of_numbers()) throw py::error_already_set();
+  PyErr_Clear();
+  return {};
 }
 
 std::string text_of(std::span<const MovingPlaces::Item::Argument> arguments,
@@ -482,6 +526,8 @@ std::string text_of(std::span<const MovingPlaces::Item::Argument> arguments,
 }
 
 }  // namespace
+
+bool can_call_numpy() { return switches_of_numpy().has_value(); }
 
 py::object MovingPlaces::look_up(std::size_t position) {
   Item& item = items_[position];

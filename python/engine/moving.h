@@ -34,6 +34,10 @@ void append_to(PyObject* owner, PyObject* item);
 bool is_member(PyObject* key);
 /// Whether it is one that nothing can be assigned to.
 bool is_read_only(PyObject* key);
+/// Whether functions of NumPy's can be called for numbers so that they throw where they would warn.
+bool can_call_numpy();
+/// Whether it is a function in C of Python's `math`.
+bool is_of_math(PyObject* function);
 /// Whether two keys, or nulls, are of one place; other keys than texts and ints by their identity.
 bool is_same_key(PyObject* a, PyObject* b);
 

@@ -1,6 +1,8 @@
 """Numbers that functions of C's make of followed ones: those of `math` that no formula has, and NumPy's. They are called again as each call
 begins, so that a schedule computed by NumPy replays."""
 import math
+import signal
+import time
 import types
 import warnings
 
@@ -9,6 +11,7 @@ import pytest
 import torch
 import torch.nn as nn
 
+import steptape
 import twins
 
 STEPS = 40
@@ -186,6 +189,50 @@ def test_switches_of_numpys():
     finally:
         np.seterr(**old)
     assert step.stats["replayed"] >= STEPS / 2, step.explain()
+
+
+@pytest.mark.parametrize("compute", [lambda n: np.float64(n) ** 0.5, lambda n: np.log(n), lambda n: np.mean([np.sqrt(n), 1.0])])
+def test_a_function_of_the_programs_that_numpy_calls(compute):
+    """Is not called where the step does not compute the number, though that is looked up."""
+    heard = []
+    old, old_call = np.seterr(all="call"), np.seterrcall(lambda kind, flag: heard.append(kind))
+    try:
+        step = played(program(lambda held, n: compute(n) if n > 0 else 2.0, given=lambda i: -1.0 if i % 7 == 6 else 0.5 + i))
+    finally:
+        np.seterr(**old)
+        np.seterrcall(old_call)
+    assert step.stats["replayed"] >= 10, step.explain()
+    assert not heard
+
+
+@pytest.mark.parametrize("compute", [lambda held, n: np.cos(n), lambda held, n: np.mean([n, 1.0])])
+def test_what_a_handler_of_a_signal_raises_arrives(compute):
+    class Alarm(Exception):
+        pass
+
+    def raising(number, frame):
+        raise Alarm
+
+    of = program(compute)()
+    step = steptape.wrap(of.step, verify={"first": True, "rate": 0.0})
+    for i in range(20):
+        step(*of.batch(i))
+    batch, arrived, delays = of.batch(20), 0, np.random.RandomState(0).uniform(1e-4, 2e-3, 60)
+    old = signal.signal(signal.SIGALRM, raising)
+    try:
+        for delay in delays:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, delay)
+                end = time.monotonic() + 5
+                while time.monotonic() < end:
+                    step(*batch)
+            except Alarm:
+                arrived += 1
+    finally:
+        signal.signal(signal.SIGALRM, old)
+    assert arrived == len(delays)
+    assert np.geterr()["over"] == "warn"
+    assert step.stats["replayed"] > 50, step.explain()
 
 
 def test_one_made_of_pythons_code_is_none_of_numpys():

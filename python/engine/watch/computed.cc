@@ -75,7 +75,7 @@ bool is_of_numbers_alone(PyObject* function) {
     const std::string_view name = reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name;
     constexpr std::array<std::string_view, 8> kOperators = {"pow",    "mod",  "floordiv", "lshift",
                                                             "rshift", "and_", "or_",      "xor"};
-    return module == "math" || (module == "builtins" && name == "round") ||
+    return is_of_math(function) || (module == "builtins" && name == "round") ||
            (module == "_operator" && is_one_of(name, kOperators));
   }
   const std::string_view type = Py_TYPE(function)->tp_name;
@@ -225,6 +225,7 @@ bool Watcher::follow_call(const Call& made) {
     }
   }
   if (call.followed.empty() || !is_of_numbers_alone(made.callee)) return false;
+  if (!is_of_math(made.callee) && !can_call_numpy()) return false;
   load_arguments(made, false);
   Awaited& awaited = awaited_.back();
   awaited.path = path_of(made.callee);
