@@ -80,7 +80,7 @@ class SlotWatch {
   std::size_t add(Slot slot, const py::object& value);
   /// An item or attribute was assigned, or it was asked which object one is: what holds it must
   /// stay the object that it is.
-  void hold_containers() { holds_containers_ = true; }
+  void hold_containers() const { holds_containers_ = true; }
   /// The step has met these, with their paths, which were there before it: which of the arguments
   /// are such, and which, is held to what it is in this call.
   void know(const std::vector<std::pair<PyObject*, std::string>>& objects);
@@ -136,7 +136,7 @@ class SlotWatch {
   mutable std::vector<Slot> slots_;
   std::vector<Plain> values_;
   std::vector<std::pair<std::size_t, Plain>> containers_;  ///< what stood in a slot, with all in it
-  bool holds_containers_ = false;
+  mutable bool holds_containers_ = false;
   struct Known {
     Root object;
     std::string path;

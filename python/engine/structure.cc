@@ -16,6 +16,7 @@
 #include "python/engine/followed.h"
 #include "python/engine/moving.h"
 #include "python/engine/plain.h"
+#include "steptape/error.h"
 #include "trace/digest.h"
 
 namespace steptape::python {
@@ -288,6 +289,19 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     if (node.same == kOpen) part.opaque = type_name(value) + " that holds itself";
     return node;
   }
+  if (const auto at = given_.find(value); at != given_.end()) {
+    node.kind = Kind::kGiven;
+    node.same = at->second;
+    part.text += "given[" + std::to_string(node.same) + "]";
+    return node;
+  }
+  if (is_known_ && may_stand_for(value, value) && is_known_(value)) {  // which one is guarded
+    keeps_objects_ = true;
+    node.object = Root(roots, value);
+    const auto address = reinterpret_cast<std::uintptr_t>(value);
+    part.text += "<" + type_name(value) + " at " + std::to_string(address) + ">";
+    return node;
+  }
   const at::Tensor behind = tensor_behind(value);
   const bool is_object = !PyDict_Check(value) && !PyTuple_Check(value) && is_plain_object(value);
   node.is_shared = PyList_Check(value) || PyDict_Check(value) || is_object || behind.defined();
@@ -357,6 +371,7 @@ void Structure::settle(const std::function<bool(PyObject*)>& is_held_here) {
     parts_[container.part].opaque = container.type + " that is held elsewhere too";
   }
   containers_.clear();
+  given_.clear();
   is_known_ = nullptr;
 }
 
@@ -401,6 +416,7 @@ void Structure::flatten(const Node& node, PyObject* value, pack::Results& flat) 
       return;
     case Kind::kConstant:
     case Kind::kSame:
+    case Kind::kGiven:
       return;
     case Kind::kTuple:
     case Kind::kNamedTuple:
@@ -423,8 +439,15 @@ void Structure::flatten(const Node& node, PyObject* value, pack::Results& flat) 
   }
 }
 
-std::vector<py::object> Structure::build(const pack::Results& flat) const {
-  Next next;
+bool Structure::has_constant(const Node& node, PyObject* object) {
+  if (node.kind == Kind::kConstant) return node.object.get() == object;
+  return std::ranges::any_of(node.items,
+                             [object](const Node& item) { return has_constant(item, object); });
+}
+
+std::vector<py::object> Structure::build(const pack::Results& flat,
+                                         std::span<PyObject* const> given) const {
+  Next next{.given = given};
   std::vector<py::object> built;
   built.reserve(parts_.size());
   for (const Taken& part : parts_) built.push_back(build(part.root, flat, next));
@@ -447,6 +470,10 @@ py::object Structure::build(const Node& node, const pack::Results& flat, Next& n
       return py::reinterpret_borrow<py::object>(node.object.get());
     case Kind::kSame:
       return next.shared.at(node.same);
+    case Kind::kGiven:
+      if (node.same >= next.given.size())
+        throw Error(ErrorCode::kInternal, "the call is given fewer containers than were recorded");
+      return borrowed(next.given[node.same]);
     default:
       break;
   }

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "python/engine/python.h"
@@ -58,23 +61,42 @@ class Structure {
   void add(Roots& roots, const Part& part, pack::Results& flat, const OnNumber& on_number);
   /// Until `settle` a module, an optimizer, a function with defaults or cells, or a method of an
   /// object is opaque unless this says that it, or the object, was there before: another call makes
-  /// another one. A method in C of anything but a module or an optimizer is opaque in any case.
+  /// another one. A method in C of anything but a module or an optimizer is opaque in any case. A
+  /// container or a plain object that was there before stays that one.
   void ask_whether_known(std::function<bool(PyObject*)> is_known) {
     is_known_ = std::move(is_known);
+  }
+
+  /// Containers that the call is given, among its arguments and in places that count as such: where
+  /// one of them is left, a replay leaves that which it is given in its place. Until `settle`.
+  void ask_where_given(const std::vector<PyObject*>& containers) {
+    for (std::size_t i = 0; i < containers.size(); ++i) given_.try_emplace(containers[i], i);
+  }
+
+  /// The same of a call that is compared with a plan of `other`, with what stays an object there.
+  void ask_as(const Structure& other, const std::vector<PyObject*>& containers) {
+    ask_where_given(containers);
+    is_known_ = [&other](PyObject* object) {
+      return std::ranges::any_of(
+          other.parts_, [object](const Taken& part) { return has_constant(part.root, object); });
+    };
   }
 
   /// All have been added: a container that something else holds as well, beside the engine, cannot
   /// be made again.
   void settle(const std::function<bool(PyObject*)>& is_held_here);
 
-  /// Puts all together; takes the tensors and numbers in their order.
-  std::vector<py::object> build(const pack::Results& flat) const;
+  /// Puts all together; takes the tensors and numbers in their order. `given`: the containers that
+  /// the call is given, as ask_where_given had those of the recorded one.
+  std::vector<py::object> build(const pack::Results& flat, std::span<PyObject* const> given) const;
   /// Adds to `flat` what another call left as part `k`: its tensors and numbers in the same order,
   /// undefined and NaN where it is made another way.
   void flatten(std::size_t k, PyObject* value, pack::Results& flat) const {
     flatten(parts_[k].root, value, flat);
   }
   std::size_t size() const { return parts_.size(); }
+  /// Whether a container or an object that was there before stays that one.
+  bool keeps_objects() const { return keeps_objects_; }
   /// Structure and constants in words, to be compared between two probes.
   const std::string& text(std::size_t k) const { return parts_[k].text; }
   /// The type of something in it that cannot be made again, or empty.
@@ -93,7 +115,8 @@ class Structure {
     kList,
     kDict,
     kObject,
-    kSame
+    kSame,
+    kGiven
   };
   struct Node {
     Kind kind = Kind::kConstant;
@@ -104,9 +127,10 @@ class Structure {
         attributes;  ///< of a dict: each is the item of that name, or None without one
     std::vector<Node> items;
     bool is_shared = false;  ///< a container, to which a later node may lead
-    std::size_t same = 0;    ///< of kSame: as which of the shared ones
+    std::size_t same = 0;    ///< of kSame: as which of the shared ones; of kGiven: which of these
   };
   struct Next {
+    std::span<PyObject* const> given;
     std::size_t tensor = 0, number = 0;
     std::vector<py::object> shared = {};
   };
@@ -134,6 +158,7 @@ class Structure {
   void take_items(const Taking& into, PyObject* sequence, Node& node, int depth);
   void take_dict(const Taking& into, PyObject* dict, Node& node, int depth);
   static void flatten(const Node& node, PyObject* value, pack::Results& flat);
+  static bool has_constant(const Node& node, PyObject* object);
   py::object build(const Node& node, const pack::Results& flat, Next& next) const;
   py::object build_container(const Node& node, const pack::Results& flat, Next& next) const;
   static py::object build_dict(const Node& node, const py::list& items);
@@ -142,6 +167,8 @@ class Structure {
   std::function<bool(PyObject*)> is_known_;    ///< null: nobody asks
   std::map<PyObject*, Container> containers_;  ///< that were met, and live as long as this grows
   std::size_t complete_ = 0;                   ///< of these
+  std::unordered_map<PyObject*, std::size_t> given_;
+  bool keeps_objects_ = false;
 };
 
 }  // namespace steptape::python

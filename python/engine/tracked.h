@@ -83,6 +83,10 @@ class Tracked {
   std::unordered_set<PyObject*> tracked() const;
   /// Of the dict of a group: the optimizer, borrowed, and which of its groups. Nothing for another.
   std::optional<std::pair<PyObject*, Py_ssize_t>> group_of(PyObject* dict) const;
+  /// Of the newest probe: a container may not take the place of an equal one.
+  void hold_containers() const {
+    if (host_ != nullptr && host_->seen() != nullptr) host_->seen()->hold_containers();
+  }
   /// Watcher::has_met of the newest probe.
   bool has_met(PyObject* object) const { return watcher_ != nullptr && watcher_->has_met(object); }
   /// Whether a reference to the object is kept from one probe to the next.

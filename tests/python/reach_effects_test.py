@@ -164,8 +164,7 @@ def an_attribute_is_set_to_an_object():
         held.value = other
         return x * 2
 
-    return Training(step, each=lambda _: setattr(held, "value", None), holds=lambda: [held.value is other],
-                    codes={"host_effect"}, matters=False)
+    return Training(step, each=lambda _: setattr(held, "value", None), holds=lambda: [held.value is other], matters=False)
 
 
 @effects
@@ -176,7 +175,7 @@ def two_lists_change_places():
         held.one, held.other = held.other, held.one
         return x * held.one[0]
 
-    return Training(step, holds=lambda: [held.one, held.other], codes={"host_effect"})
+    return Training(step, holds=lambda: [held.one, held.other])
 
 
 @effects

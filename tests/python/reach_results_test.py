@@ -133,19 +133,17 @@ def how_often_tensors_were_written_in_one_step():
 @results
 def a_dict_that_the_program_holds():
     settings = {"n": 1}
-    return Training(lambda x: (x * 2, settings), holds=lambda: [settings], codes={"host_effect"}, matters=False)
+    return Training(lambda x: (x * 2, settings), holds=lambda: [settings], matters=False)
 
 
 @results
 def a_list_that_is_an_argument():
-    return Training(lambda x, items: (x * 2, items), batch=lambda i, _: rows(i) + ([1],),
-                    codes={"host_effect"}, matters=False)
+    return Training(lambda x, items: (x * 2, items), batch=lambda i, _: rows(i) + ([1],), matters=False)
 
 
 @results
 def a_dict_that_is_an_argument():
-    return Training(lambda inputs: inputs, batch=lambda i, _: ({"x": rows(i)[0]},), codes={"host_effect"},
-                    matters=False)
+    return Training(lambda inputs: inputs, batch=lambda i, _: ({"x": rows(i)[0]},), matters=False)
 
 
 @results.each

@@ -86,8 +86,10 @@ py::list Outcome::held_in(const Place& place) {
   return values;
 }
 
-void Outcome::add_recorded_result(Tracked& tracked, PyObject* result, pack::Results& flat,
+void Outcome::add_recorded_result(Tracked& tracked, const std::vector<PyObject*>& given,
+                                  PyObject* result, pack::Results& flat,
                                   const Structure::OnNumber& on_number) {
+  structure_.ask_where_given(given);
   structure_.ask_whether_known([&tracked](PyObject* object) {
     return tracked.has_met(object) ||
            (is_part_of_model(object) && tracked.tracked().contains(object));
@@ -151,6 +153,7 @@ void Outcome::add_assigned(Tracked& tracked, recorder::FrontendHints& hints, pac
     all.push_back({path, words, place, change, structure_.size(), before});
   }
   structure_.settle([&tracked](PyObject* object) { return tracked.holds(object); });
+  if (structure_.keeps_objects()) tracked.hold_containers();
   if (!structure_.opaque(0).empty()) {
     hints.refuse(trace::make_refusal(
         RefusalCode::kHostEffect,
@@ -274,8 +277,8 @@ void Outcome::remember_left(MovingPlaces& moving, const std::vector<at::Tensor>&
   }
 }
 
-py::object Outcome::put(const pack::Results& results) const {
-  std::vector<py::object> built = structure_.build(results);
+py::object Outcome::put(const pack::Results& results, std::span<PyObject* const> given) const {
+  std::vector<py::object> built = structure_.build(results, given);
   auto next = built.begin() + 1;
   for (const Assignment& assignment : assignments_) {
     const Place place = assignment.place();

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "python/engine/moving.h"
@@ -24,10 +25,18 @@ class Outcome {
                   const Structure::OnNumber& on_number) {
     structure_.add(roots, {result, 1}, flat, on_number);
   }
+  /// The same of a call that is compared with the plan of `tried`, and was given these containers.
+  void add_tried_result(Roots& roots, const Outcome& tried, const std::vector<PyObject*>& given,
+                        PyObject* result, pack::Results& flat) {
+    structure_.ask_as(tried.structure_, given);
+    add_result(roots, result, flat, [](std::size_t, PyObject*) {});
+    structure_.settle([](PyObject*) { return true; });
+    tried.flatten_assigned(flat);
+  }
   /// The same of a call that is recorded: a function or a method in it can be made again where
-  /// `tracked` knows it.
-  void add_recorded_result(Tracked& tracked, PyObject* result, pack::Results& flat,
-                           const Structure::OnNumber& on_number);
+  /// `tracked` knows it, and a container that the call was `given` is that again.
+  void add_recorded_result(Tracked& tracked, const std::vector<PyObject*>& given, PyObject* result,
+                           pack::Results& flat, const Structure::OnNumber& on_number);
   /// Adds what `tracked` says is to be assigned again, with its refusals where a replay could not.
   void add_assigned(Tracked& tracked, recorder::FrontendHints& hints, pack::Results& flat,
                     const Structure::OnNumber& on_number);
@@ -44,7 +53,8 @@ class Outcome {
   void remember_left(MovingPlaces& moving, const std::vector<at::Tensor>& results) const;
 
   /// Assigns what a replay has computed, and gives what it returns.
-  py::object put(const pack::Results& results) const;
+  /// `given`: the containers that the call is given.
+  py::object put(const pack::Results& results, std::span<PyObject* const> given) const;
 
  private:
   /// A place, as held_at has it: no key is a null one.

@@ -264,15 +264,18 @@ pack::Results Step::run(const Given& given, py::object& result) {
     watcher.mark(function.ptr(), life_->name());
     watcher.called(function.ptr());
   }
+  const std::vector<PyObject*> containers =
+      moving_.containers();  // a call in it may be given others
   result = py::reinterpret_steal<py::object>(
       PyObject_Call(function.ptr(), given.positional, given.keywords));
   if (!result) throw py::error_already_set();
   moving_.forget_left();
   pack::Results flat;
   auto outcome = std::make_shared<Outcome>();
-  outcome->add_result(roots_, result.ptr(), flat, [](std::size_t, PyObject*) {});
   if (const auto* tried = static_cast<const Outcome*>(life_->note_of_tried())) {
-    tried->flatten_assigned(flat);
+    outcome->add_tried_result(roots_, *tried, containers, result.ptr(), flat);
+  } else {
+    outcome->add_result(roots_, result.ptr(), flat, [](std::size_t, PyObject*) {});
   }
   flat.note = std::move(outcome);
   return flat;
@@ -289,6 +292,8 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   const Flatten in_places{.arrays = Arrays::kByIdentity, .names = &place_names, .changed = changed};
   const Arguments before = given.flattened(how);
   const Arguments held = flatten(given.places, in_places);
+  // a call in it may be given others
+  const std::vector<PyObject*> given_containers = moving_.containers();
   check_given(given, before, held, hints);
   arrays_ = given.arguments.arrays;
   arrays_.insert(arrays_.end(), given.held.arrays.begin(), given.held.arrays.end());
@@ -331,7 +336,7 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
     take_or_refuse_changed(before, hints);
   }
   followed->put_again();
-  pack::Results flat = outcome_of(hints, given, before.leaves.size(), result);
+  pack::Results flat = outcome_of(hints, given, given_containers, before.leaves.size(), result);
   if (have_places_changed) take_or_refuse_changed_places(given, changed_places, hints);
   if (!unread_.settle(before.singles, was_read)) hints.discard();
   followed.reset();
@@ -381,14 +386,15 @@ void Step::take_or_refuse_changed(const Arguments& before, recorder::FrontendHin
 }
 
 pack::Results Step::outcome_of(recorder::FrontendHints& hints, const Given& given,
-                               std::size_t first_place, const py::object& result) {
+                               const std::vector<PyObject*>& containers, std::size_t first_place,
+                               const py::object& result) {
   const auto return_number = [&hints](std::size_t position, PyObject* number) {
     const trace::Formula* formula = FollowedNumbers::current().formula_of(number);
     if (formula != nullptr) hints.return_number(position, *formula);
   };
   pack::Results flat;
   auto outcome = std::make_shared<Outcome>();
-  outcome->add_recorded_result(*this, result.ptr(), flat, return_number);
+  outcome->add_recorded_result(*this, containers, result.ptr(), flat, return_number);
   for (const auto& [place, value] : guarded()) hints.note_guarded(place, value);
   outcome->add_assigned(*this, hints, flat, return_number);
   outcome->note_places(moving_, hints, given.places, first_place, flat.tensors);
@@ -401,7 +407,7 @@ py::object Step::replayed(const pack::Results& results) {
   const auto& outcome = *static_cast<const Outcome*>(results.note.get());
   changed_in_turn_ = 0;
   outcome.remember_left(moving_, results.tensors);
-  return outcome.put(results);
+  return outcome.put(results, moving_.containers());
 }
 
 std::string Step::explain() const { return life_->explain(); }
