@@ -441,6 +441,7 @@ py::object number_of_class(PyTypeObject* type, double value) {
 
 py::object argument_of(const MovingPlaces::Item::Argument& argument,
                        std::span<const double> leaves) {
+  if (argument.numbers.empty() && argument.sequence == nullptr) return py::none();
   py::list numbers;
   for (const MovingPlaces::Item::Number& number : argument.numbers) {
     py::object made = number_of_class(number.type, trace::evaluate(number.formula, leaves));
@@ -449,6 +450,27 @@ py::object argument_of(const MovingPlaces::Item::Argument& argument,
   }
   if (argument.sequence == &PyTuple_Type) return py::tuple(numbers);
   return numbers;
+}
+
+struct Given {
+  py::tuple positional;
+  py::dict named;
+};
+
+/// None where a number is none of its class.
+std::optional<Given> arguments_of(const MovingPlaces::Item& item, std::span<const double> leaves) {
+  py::list positional;
+  py::dict named;
+  for (const MovingPlaces::Item::Argument& argument : item.arguments) {
+    py::object made = argument_of(argument, leaves);
+    if (!made) return std::nullopt;
+    if (argument.keyword.empty()) {
+      positional.append(std::move(made));
+    } else {
+      named[py::str(argument.keyword)] = std::move(made);
+    }
+  }
+  return Given{py::tuple(positional), std::move(named)};
 }
 
 /// Whether the exception that is set may be what a function of numbers says of them. Any other one,
@@ -482,15 +504,22 @@ std::optional<Switches> switches_of_numpy() {
   return found;
 }
 
-/// What a function gives, null with an exception that is set. Where NumPy would warn, or call a
+/// What a function gives, null with an exception that is set.
+py::object called(PyObject* function, const Given& arguments) {
+  PyObject* named = arguments.named.empty() ? nullptr : arguments.named.ptr();
+  return py::reinterpret_steal<py::object>(
+      PyObject_Call(function, arguments.positional.ptr(), named));
+}
+
+/// The same. Where NumPy would warn, or call a
 /// function of the program's, it throws.
-py::object call_strictly(PyObject* function, const py::tuple& arguments) {
+py::object call_strictly(PyObject* function, const Given& arguments) {
   const std::optional<Switches> switches = switches_of_numpy();
   if (!switches) return {};
   const auto token =
       py::reinterpret_steal<py::object>(PyContextVar_Set(switches->variable, switches->throwing));
   if (!token) throw py::error_already_set();
-  auto given = py::reinterpret_steal<py::object>(PyObject_CallObject(function, arguments.ptr()));
+  py::object given = called(function, arguments);
   const py::error_scope error_of_function;
   if (PyContextVar_Reset(switches->variable, token.ptr()) != 0) throw py::error_already_set();
   return given;
@@ -499,12 +528,10 @@ py::object call_strictly(PyObject* function, const py::tuple& arguments) {
 /// What a function gives, null where it throws or where NumPy would warn: the program may not call
 /// it at all this time, and its own switches say what comes of that. Throws what the handler of a
 /// signal raises.
-py::object given_by(PyObject* function, const py::tuple& arguments) {
+py::object given_by(PyObject* function, const Given& arguments) {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   py::object given =
-      is_of_math(function)
-          ? py::reinterpret_steal<py::object>(PyObject_CallObject(function, arguments.ptr()))
-          : call_strictly(function, arguments);
+      is_of_math(function) ? called(function, arguments) : call_strictly(function, arguments);
   if (given || PyErr_Occurred() == nullptr) return given;
   if (!is_of_numbers()) throw py::error_already_set();
   PyErr_Clear();
@@ -520,7 +547,9 @@ std::string text_of(std::span<const MovingPlaces::Item::Argument> arguments,
   for (const MovingPlaces::Item::Argument& argument : arguments) {
     std::string own;
     for (const auto& number : argument.numbers) join(own, trace::text_of(number.formula, leaves));
-    join(text, argument.sequence == nullptr ? own : "[" + own + "]");
+    if (argument.sequence != nullptr) own = "[" + own + "]";
+    if (own.empty()) own = "None";
+    join(text, argument.keyword.empty() ? own : argument.keyword + "=" + own);
   }
   return text;
 }
@@ -538,16 +567,12 @@ py::object MovingPlaces::look_up(std::size_t position) {
     if (!number) return {};
     numbers.push_back(*number);
   }
-  py::tuple arguments(item.arguments.size());
-  for (std::size_t i = 0; i < item.arguments.size(); ++i) {
-    py::object argument = argument_of(item.arguments[i], numbers);
-    if (!argument) return {};
-    arguments[i] = std::move(argument);
-  }
+  const std::optional<Given> arguments = arguments_of(item, numbers);
   PyObject* const owner = item.owner.get();
-  if (owner == nullptr) return {};
-  item.found = PyCallable_Check(owner) != 0 ? given_by(owner, arguments)
-                                            : held_at(owner, PyTuple_GET_ITEM(arguments.ptr(), 0));
+  if (owner == nullptr || !arguments) return {};
+  item.found = PyCallable_Check(owner) != 0
+                   ? given_by(owner, *arguments)
+                   : held_at(owner, PyTuple_GET_ITEM(arguments->positional.ptr(), 0));
   return item.found;
 }
 

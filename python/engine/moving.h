@@ -151,12 +151,14 @@ class MovingPlaces {
     };
     struct Argument {
       std::vector<Number> numbers;
-      PyTypeObject* sequence = nullptr;  ///< list or tuple, of these; null: the one number
+      PyTypeObject* sequence = nullptr;  ///< list or tuple, of these; null: the one, or None
+      std::string keyword = {};
       friend bool operator==(const Argument&, const Argument&) = default;
     };
     std::string name;
-    Root owner;                       ///< the container, or the function
-    std::vector<Argument> arguments;  ///< of the function; of a container the one int
+    Root owner;  ///< the container, or the function
+    std::vector<Argument>
+        arguments;  ///< of the function, those by position first; of a container the one int
     std::vector<trace::Leaf> leaves;  ///< arguments and host values
     std::vector<double> newest;       ///< what the numbers among the arguments were
     bool moves = false;

@@ -74,12 +74,14 @@ FOLLOWED = {
     "fmod": lambda held, n: math.fmod(n * 10, 3),
     "degrees": lambda held, n: math.degrees(n) + math.radians(n),
     "ldexp": lambda held, n: math.ldexp(n, 2),
-    "ints": lambda held, n: math.gcd(held.n, 12) * 0.1 + math.isqrt(held.n) + math.comb(held.n + 2, 2) * 0.01,
+    "ints": lambda held, n: math.gcd(held.n, 12) * 0.1 + math.isqrt(held.n) + math.lcm(held.n, 2) * 0.01,
     "of_a_bool": lambda held, n: math.hypot(True, n),
     "in_numpy": lambda held, n: np.exp(-held.n / 10),
     "for_each_element": lambda held, n: np.sqrt(n) + np.tanh(n) + np.log1p(held.n) + np.square(n) + np.sign(n) + np.abs(n - 1),
     "two_of_numpy": lambda held, n: np.power(0.9, held.n) + np.maximum(n, 0.2) + np.minimum(n, 0.3) + np.arctan2(n, 2.0),
     "clip": lambda held, n: np.clip((held.n - 2) / 20, 0, 1),
+    "with_keywords": lambda held, n: np.clip(n * 2, a_min=0.1, a_max=0.7) + np.round(n, decimals=2) + np.mean(a=[n, 0.5]),
+    "without_a_bound": lambda held, n: np.clip(n, None, 0.4) + np.clip(n, 0.3, None),
     "interp": lambda held, n: np.interp(held.n, [0, 10, 40], [1.0, 0.5, 0.1]),
     "means": lambda held, n: np.mean([n, 0.5]) + np.sum([n, 0.1]) + np.prod((n, 2.0)) + np.std([n, 0.4]) + np.median([n, 0.1, 0.2]),
     "as_a_float": lambda held, n: float(np.exp(n)) ** 2,
@@ -263,6 +265,12 @@ def test_another_function_in_numpys_place(monkeypatch):
         return [*results, step]
 
     assert twins.played_alike(play).stats["replayed"] >= 10
+
+
+def test_one_that_may_take_for_ever_is_not_called_where_the_program_calls_none():
+    step = played(program(lambda held, n: math.factorial(held.n) * 1e-9 if held.n < 15 else 1.0,
+                          lambda i, held: setattr(held, "n", 3 if i < 12 else 3_000_000 + i)))
+    assert step.stats["replayed"] >= 5, step.explain()
 
 
 def test_of_a_number_that_is_read_from_a_tensor_is_not_known_before():

@@ -73,9 +73,12 @@ bool is_of_numbers_alone(PyObject* function) {
     if (from == nullptr || !PyUnicode_Check(from)) return false;
     const std::string_view module = view_of(from);
     const std::string_view name = reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name;
-    constexpr std::array<std::string_view, 8> kOperators = {"pow",    "mod",  "floordiv", "lshift",
-                                                            "rshift", "and_", "or_",      "xor"};
-    return is_of_math(function) || (module == "builtins" && name == "round") ||
+    constexpr std::array<std::string_view, 6> kOperators = {"pow",  "mod", "floordiv",
+                                                            "and_", "or_", "xor"};
+    // they are called for any number, and may take for ever where the program asks for none
+    constexpr std::array<std::string_view, 3> kSlow = {"factorial", "comb", "perm"};
+    if (is_of_math(function)) return !is_one_of(name, kSlow);
+    return (module == "builtins" && name == "round") ||
            (module == "_operator" && is_one_of(name, kOperators));
   }
   const std::string_view type = Py_TYPE(function)->tp_name;
@@ -202,7 +205,8 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
 
 bool Watcher::follow_call(const Call& made) {
   const FollowedNumbers& numbers = FollowedNumbers::current();
-  if (numbers.is_empty() || slots_ == nullptr || !made.named.empty()) return false;
+  if (numbers.is_empty() || slots_ == nullptr || made.names.size() != made.named.size())
+    return false;
   NumberCall call{.function = made.callee};
   const auto add = [&](PyObject* number, MovingPlaces::Item::Argument& argument) {
     const auto formula = is_number(number) ? numbers.formula_or_constant(number) : std::nullopt;
@@ -212,17 +216,21 @@ bool Watcher::follow_call(const Call& made) {
     if (numbers.contains(number)) call.followed.push_back(number);
     return true;
   };
-  for (PyObject* value : made.arguments) {
+  const auto take = [&](PyObject* value, std::string keyword) {
     MovingPlaces::Item::Argument& argument = call.arguments.emplace_back();
-    if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
-      argument.sequence = Py_TYPE(value);
-      PyObject** const items = PySequence_Fast_ITEMS(value);
-      if (!std::all_of(items, items + PySequence_Fast_GET_SIZE(value),
-                       [&](PyObject* item) { return add(item, argument); }))
-        return false;
-    } else if (!add(value, argument)) {
-      return false;
-    }
+    argument.keyword = std::move(keyword);
+    if (value == Py_None) return true;
+    if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return add(value, argument);
+    argument.sequence = Py_TYPE(value);
+    PyObject** const items = PySequence_Fast_ITEMS(value);
+    return std::all_of(items, items + PySequence_Fast_GET_SIZE(value),
+                       [&](PyObject* item) { return add(item, argument); });
+  };
+  for (PyObject* value : made.arguments) {
+    if (!take(value, "")) return false;
+  }
+  for (std::size_t i = 0; i < made.named.size(); ++i) {
+    if (!take(made.named[i], text_of(made.names[i]))) return false;
   }
   if (call.followed.empty() || !is_of_numbers_alone(made.callee)) return false;
   if (!is_of_math(made.callee) && !can_call_numpy()) return false;
