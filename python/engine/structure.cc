@@ -297,6 +297,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
   }
   if (is_known_ && may_stand_for(value, value) && is_known_(value)) {  // which one is guarded
     keeps_objects_ = true;
+    node.kind = Kind::kKept;
     node.object = Root(roots, value);
     const auto address = reinterpret_cast<std::uintptr_t>(value);
     part.text += "<" + type_name(value) + " at " + std::to_string(address) + ">";
@@ -417,6 +418,7 @@ void Structure::flatten(const Node& node, PyObject* value, pack::Results& flat) 
     case Kind::kConstant:
     case Kind::kSame:
     case Kind::kGiven:
+    case Kind::kKept:
       return;
     case Kind::kTuple:
     case Kind::kNamedTuple:
@@ -439,10 +441,15 @@ void Structure::flatten(const Node& node, PyObject* value, pack::Results& flat) 
   }
 }
 
-bool Structure::has_constant(const Node& node, PyObject* object) {
-  if (node.kind == Kind::kConstant) return node.object.get() == object;
+bool Structure::keeps(const Node& node, PyObject* object) {
+  if (node.kind == Kind::kKept) return node.object.get() == object;
   return std::ranges::any_of(node.items,
-                             [object](const Node& item) { return has_constant(item, object); });
+                             [object](const Node& item) { return keeps(item, object); });
+}
+
+bool Structure::leaves_found(const Node& node) {
+  if (node.kind == Kind::kGiven || node.kind == Kind::kKept) return true;
+  return std::ranges::any_of(node.items, [](const Node& item) { return leaves_found(item); });
 }
 
 std::vector<py::object> Structure::build(const pack::Results& flat,
@@ -467,6 +474,7 @@ py::object Structure::build(const Node& node, const pack::Results& flat, Next& n
       return std::visit([](auto value) -> py::object { return py::cast(value); }, number);
     }
     case Kind::kConstant:
+    case Kind::kKept:
       return py::reinterpret_borrow<py::object>(node.object.get());
     case Kind::kSame:
       return next.shared.at(node.same);

@@ -77,8 +77,8 @@ class Structure {
   void ask_as(const Structure& other, const std::vector<PyObject*>& containers) {
     ask_where_given(containers);
     is_known_ = [&other](PyObject* object) {
-      return std::ranges::any_of(
-          other.parts_, [object](const Taken& part) { return has_constant(part.root, object); });
+      return std::ranges::any_of(other.parts_,
+                                 [object](const Taken& part) { return keeps(part.root, object); });
     };
   }
 
@@ -97,6 +97,8 @@ class Structure {
   std::size_t size() const { return parts_.size(); }
   /// Whether a container or an object that was there before stays that one.
   bool keeps_objects() const { return keeps_objects_; }
+  /// Whether part `k` is or holds one that the call was given, or that was there before.
+  bool leaves_found(std::size_t k) const { return leaves_found(parts_[k].root); }
   /// Structure and constants in words, to be compared between two probes.
   const std::string& text(std::size_t k) const { return parts_[k].text; }
   /// The type of something in it that cannot be made again, or empty.
@@ -116,12 +118,13 @@ class Structure {
     kDict,
     kObject,
     kSame,
-    kGiven
+    kGiven,
+    kKept
   };
   struct Node {
     Kind kind = Kind::kConstant;
     bool is_inference = false;  ///< of a tensor: made under inference mode
-    Root object;                ///< the constant, or the class of a container, a float or a tensor
+    Root object;  ///< the constant, what is kept, or the class of a container, a float or a tensor
     std::vector<Root> keys;
     std::vector<Root>
         attributes;  ///< of a dict: each is the item of that name, or None without one
@@ -158,7 +161,8 @@ class Structure {
   void take_items(const Taking& into, PyObject* sequence, Node& node, int depth);
   void take_dict(const Taking& into, PyObject* dict, Node& node, int depth);
   static void flatten(const Node& node, PyObject* value, pack::Results& flat);
-  static bool has_constant(const Node& node, PyObject* object);
+  static bool keeps(const Node& node, PyObject* object);
+  static bool leaves_found(const Node& node);
   py::object build(const Node& node, const pack::Results& flat, Next& next) const;
   py::object build_container(const Node& node, const pack::Results& flat, Next& next) const;
   static py::object build_dict(const Node& node, const py::list& items);

@@ -254,3 +254,21 @@ def test_a_loaded_step_gives_no_object_of_the_programs(tmp_path):
     step.save(tmp_path / "a.tape")
     with pytest.raises(steptape.Unsupported, match="returned .tensor, <dict at "):
         steptape.load(tmp_path / "a.tape")["step"]
+
+
+def test_a_player_does_not_take_a_step_that_moves_what_it_finds(tmp_path):
+    held = types.SimpleNamespace(prev=None, cur=None)
+
+    def step(x):
+        y = x * 2 if held.prev is None else x + held.prev["y"]
+        held.prev = held.cur
+        held.cur = {"y": y}
+        return y
+
+    step = steptape.wrap(step, name="step", verify={"first": True, "rate": 0.0})
+    for call in range(20):
+        step(torch.full((3,), float(call)))
+    assert step.stats["replayed"] > 8, step.explain()
+    step.save(tmp_path / "a.tape")
+    with pytest.raises(steptape.Error, match="held.prev .*which players do not"):
+        steptape.load(tmp_path / "a.tape")["step"]

@@ -113,7 +113,7 @@ void Outcome::add_assigned(Tracked& tracked, recorder::FrontendHints& hints, pac
   struct Made {
     std::string path, words, place, change;
     std::size_t end;  ///< after the parts of its values
-    Before before;
+    bool decides;
   };
   std::vector<Made> all;
   for (const py::handle& item : tracked.assignments()) {
@@ -145,12 +145,17 @@ void Outcome::add_assigned(Tracked& tracked, recorder::FrontendHints& hints, pac
       parts.pop_back();
     };
     std::string words = kept.is_none() ? "" : "appended:";
+    // players know of no objects: which one it is may decide what the next call does
+    const bool is_argument = made.is_one && tracked.moving_places().find_given(
+                                                owner.ptr(), key.is_none() ? nullptr : key.ptr());
+    bool decides = before == Before::kOther;
     for (const py::handle& value : values) {
       // by the place and by `values`
       structure_.add(tracked.roots(), {value.ptr(), 2, true}, flat, on_value);
       words += (words.empty() ? "" : " ") + structure_.text(structure_.size() - 1);
+      decides |= is_argument && structure_.leaves_found(structure_.size() - 1);
     }
-    all.push_back({path, words, place, change, structure_.size(), before});
+    all.push_back({path, words, place, change, structure_.size(), decides});
   }
   structure_.settle([&tracked](PyObject* object) { return tracked.holds(object); });
   if (structure_.keeps_objects()) tracked.hold_containers();
@@ -173,7 +178,7 @@ void Outcome::add_assigned(Tracked& tracked, recorder::FrontendHints& hints, pac
       refusal.place = made.place;
       hints.refuse(std::move(refusal));
     }
-    hints.add_effect({made.path, made.words, made.place, made.before == Before::kOther});
+    hints.add_effect({made.path, made.words, made.place, made.decides});
   }
 }
 
