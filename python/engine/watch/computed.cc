@@ -221,10 +221,12 @@ bool Watcher::follow_call(const Call& made) {
     argument.keyword = std::move(keyword);
     if (value == Py_None) return true;
     if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return add(value, argument);
+    constexpr Py_ssize_t kMost = 64;
+    const Py_ssize_t size = PySequence_Fast_GET_SIZE(value);
     argument.sequence = Py_TYPE(value);
     PyObject** const items = PySequence_Fast_ITEMS(value);
-    return std::all_of(items, items + PySequence_Fast_GET_SIZE(value),
-                       [&](PyObject* item) { return add(item, argument); });
+    return size <= kMost &&
+           std::all_of(items, items + size, [&](PyObject* item) { return add(item, argument); });
   };
   for (PyObject* value : made.arguments) {
     if (!take(value, "")) return false;
