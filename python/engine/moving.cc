@@ -511,8 +511,7 @@ py::object called(PyObject* function, const Given& arguments) {
       PyObject_Call(function, arguments.positional.ptr(), named));
 }
 
-/// The same. Where NumPy would warn, or call a
-/// function of the program's, it throws.
+/// The same. Where NumPy would warn, or call a function of the program's, it throws.
 py::object call_strictly(PyObject* function, const Given& arguments) {
   const std::optional<Switches> switches = switches_of_numpy();
   if (!switches) return {};

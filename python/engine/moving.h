@@ -157,8 +157,8 @@ class MovingPlaces {
     };
     std::string name;
     Root owner;  ///< the container, or the function
-    std::vector<Argument>
-        arguments;  ///< of the function, those by position first; of a container the one int
+    /// Of the function, those by position first; of a container the one int.
+    std::vector<Argument> arguments;
     std::vector<trace::Leaf> leaves;  ///< arguments and host values
     std::vector<double> newest;       ///< what the numbers among the arguments were
     bool moves = false;

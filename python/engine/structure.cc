@@ -296,7 +296,6 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     return node;
   }
   if (is_known_ && may_stand_for(value, value) && is_known_(value)) {  // which one is guarded
-    keeps_objects_ = true;
     node.kind = Kind::kKept;
     node.object = Root(roots, value);
     const auto address = reinterpret_cast<std::uintptr_t>(value);
@@ -439,17 +438,6 @@ void Structure::flatten(const Node& node, PyObject* value, pack::Results& flat) 
   for (std::size_t i = 0; i < node.items.size(); ++i) {
     flatten(node.items[i], dict == nullptr ? nullptr : find_entry(dict, node.keys[i].get()), flat);
   }
-}
-
-bool Structure::keeps(const Node& node, PyObject* object) {
-  if (node.kind == Kind::kKept) return node.object.get() == object;
-  return std::ranges::any_of(node.items,
-                             [object](const Node& item) { return keeps(item, object); });
-}
-
-bool Structure::leaves_found(const Node& node) {
-  if (node.kind == Kind::kGiven || node.kind == Kind::kKept) return true;
-  return std::ranges::any_of(node.items, [](const Node& item) { return leaves_found(item); });
 }
 
 std::vector<py::object> Structure::build(const pack::Results& flat,

@@ -77,8 +77,9 @@ class Structure {
   void ask_as(const Structure& other, const std::vector<PyObject*>& containers) {
     ask_where_given(containers);
     is_known_ = [&other](PyObject* object) {
-      return std::ranges::any_of(other.parts_,
-                                 [object](const Taken& part) { return keeps(part.root, object); });
+      return other.has_any([object](const Node& node) {
+        return node.kind == Kind::kKept && node.object.get() == object;
+      });
     };
   }
 
@@ -96,9 +97,15 @@ class Structure {
   }
   std::size_t size() const { return parts_.size(); }
   /// Whether a container or an object that was there before stays that one.
-  bool keeps_objects() const { return keeps_objects_; }
+  bool keeps_objects() const {
+    return has_any([](const Node& node) { return node.kind == Kind::kKept; });
+  }
   /// Whether part `k` is or holds one that the call was given, or that was there before.
-  bool leaves_found(std::size_t k) const { return leaves_found(parts_[k].root); }
+  bool leaves_found(std::size_t k) const {
+    return has_any(parts_[k].root, [](const Node& node) {
+      return node.kind == Kind::kGiven || node.kind == Kind::kKept;
+    });
+  }
   /// Structure and constants in words, to be compared between two probes.
   const std::string& text(std::size_t k) const { return parts_[k].text; }
   /// The type of something in it that cannot be made again, or empty.
@@ -161,8 +168,16 @@ class Structure {
   void take_items(const Taking& into, PyObject* sequence, Node& node, int depth);
   void take_dict(const Taking& into, PyObject* dict, Node& node, int depth);
   static void flatten(const Node& node, PyObject* value, pack::Results& flat);
-  static bool keeps(const Node& node, PyObject* object);
-  static bool leaves_found(const Node& node);
+  template <typename Test>
+  static bool has_any(const Node& node, const Test& test) {
+    return test(node) || std::ranges::any_of(
+                             node.items, [&test](const Node& item) { return has_any(item, test); });
+  }
+  template <typename Test>
+  bool has_any(const Test& test) const {
+    return std::ranges::any_of(parts_,
+                               [&test](const Taken& part) { return has_any(part.root, test); });
+  }
   py::object build(const Node& node, const pack::Results& flat, Next& next) const;
   py::object build_container(const Node& node, const pack::Results& flat, Next& next) const;
   static py::object build_dict(const Node& node, const py::list& items);
@@ -172,7 +187,6 @@ class Structure {
   std::map<PyObject*, Container> containers_;  ///< that were met, and live as long as this grows
   std::size_t complete_ = 0;                   ///< of these
   std::unordered_map<PyObject*, std::size_t> given_;
-  bool keeps_objects_ = false;
 };
 
 }  // namespace steptape::python

@@ -166,9 +166,12 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
   // of the call that this one is made in, if there is one
   const std::optional<py::dict> outer =
       calls_under_way_ == 1 ? std::nullopt : std::optional(unread_.copy_of_values());
-  const auto is_outer_again = c10::make_scope_exit([&] {
-    if (outer) unread_.take(*outer);
-  });
+  const auto is_outer_again = c10::make_scope_exit(
+      [&, outer_containers = outer ? moving_.containers() : std::vector<PyObject*>()]() mutable {
+        if (!outer) return;
+        unread_.take(*outer);
+        moving_.set_containers(std::move(outer_containers));
+      });
   unread_.begin(given.arguments.singles);
   given.places = moving_.given();
   py::object result;
@@ -264,8 +267,6 @@ pack::Results Step::run(const Given& given, py::object& result) {
     watcher.mark(function.ptr(), life_->name());
     watcher.called(function.ptr());
   }
-  const std::vector<PyObject*> containers =
-      moving_.containers();  // a call in it may be given others
   result = py::reinterpret_steal<py::object>(
       PyObject_Call(function.ptr(), given.positional, given.keywords));
   if (!result) throw py::error_already_set();
@@ -273,7 +274,7 @@ pack::Results Step::run(const Given& given, py::object& result) {
   pack::Results flat;
   auto outcome = std::make_shared<Outcome>();
   if (const auto* tried = static_cast<const Outcome*>(life_->note_of_tried())) {
-    outcome->add_tried_result(roots_, *tried, containers, result.ptr(), flat);
+    outcome->add_tried_result(roots_, *tried, moving_.containers(), result.ptr(), flat);
   } else {
     outcome->add_result(roots_, result.ptr(), flat, [](std::size_t, PyObject*) {});
   }
@@ -292,8 +293,6 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   const Flatten in_places{.arrays = Arrays::kByIdentity, .names = &place_names, .changed = changed};
   const Arguments before = given.flattened(how);
   const Arguments held = flatten(given.places, in_places);
-  // a call in it may be given others
-  const std::vector<PyObject*> given_containers = moving_.containers();
   check_given(given, before, held, hints);
   arrays_ = given.arguments.arrays;
   arrays_.insert(arrays_.end(), given.held.arrays.begin(), given.held.arrays.end());
@@ -336,7 +335,7 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
     take_or_refuse_changed(before, hints);
   }
   followed->put_again();
-  pack::Results flat = outcome_of(hints, given, given_containers, before.leaves.size(), result);
+  pack::Results flat = outcome_of(hints, given, before.leaves.size(), result);
   if (have_places_changed) take_or_refuse_changed_places(given, changed_places, hints);
   if (!unread_.settle(before.singles, was_read)) hints.discard();
   followed.reset();
@@ -386,15 +385,14 @@ void Step::take_or_refuse_changed(const Arguments& before, recorder::FrontendHin
 }
 
 pack::Results Step::outcome_of(recorder::FrontendHints& hints, const Given& given,
-                               const std::vector<PyObject*>& containers, std::size_t first_place,
-                               const py::object& result) {
+                               std::size_t first_place, const py::object& result) {
   const auto return_number = [&hints](std::size_t position, PyObject* number) {
     const trace::Formula* formula = FollowedNumbers::current().formula_of(number);
     if (formula != nullptr) hints.return_number(position, *formula);
   };
   pack::Results flat;
   auto outcome = std::make_shared<Outcome>();
-  outcome->add_recorded_result(*this, containers, result.ptr(), flat, return_number);
+  outcome->add_recorded_result(*this, moving_.containers(), result.ptr(), flat, return_number);
   for (const auto& [place, value] : guarded()) hints.note_guarded(place, value);
   outcome->add_assigned(*this, hints, flat, return_number);
   outcome->note_places(moving_, hints, given.places, first_place, flat.tensors);

@@ -69,11 +69,9 @@ class Step : public Tracked {
   pack::Results run(const Given& given, py::object& result);
   pack::Results run_recorded(recorder::FrontendHints& hints, const Given& given,
                              py::object& result);
-  /// What a recorded call leaves, which was given these `containers`; what stood in places was
-  /// given from leaf `first_place` on.
+  /// What a recorded call leaves; what stood in places was given from leaf `first_place` on.
   pack::Results outcome_of(recorder::FrontendHints& hints, const Given& given,
-                           const std::vector<PyObject*>& containers, std::size_t first_place,
-                           const py::object& result);
+                           std::size_t first_place, const py::object& result);
   py::object replayed(const pack::Results& results);
 
   std::shared_ptr<session::StepLife> life_;

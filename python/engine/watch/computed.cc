@@ -238,7 +238,7 @@ bool Watcher::follow_call(const Call& made) {
   if (!is_of_math(made.callee) && !can_call_numpy()) return false;
   load_arguments(made, false);
   Awaited& awaited = awaited_.back();
-  awaited.path = path_of(made.callee);
+  call.path = path_of(made.callee);
   awaited.of_numbers = std::move(call);
   // it is called again, whatever its own code of Python's reads
   awaited.is_unwatched = true;
@@ -255,11 +255,11 @@ bool Watcher::follow_operator(const Instruction& in) {
   const auto function = py::module_::import("operator").attr(name);  // held by its module
   if (!follow_call({.callee = function.ptr(), .arguments = {in.first, in.second}, .named = {}}))
     return false;
-  awaited_.back().path = std::string("operator.") + name;
+  awaited_.back().of_numbers->path = std::string("operator.") + name;
   return true;
 }
 
-void Watcher::end_call(const NumberCall& made, const std::string& path, PyObject** result) {
+void Watcher::end_call(const NumberCall& made, PyObject** result) {
   recorder::FrontendHints* hints = recorder::FrontendHints::current();
   PyObject* const given = result == nullptr ? nullptr : *result;
   FollowedNumbers::Derivation number;
@@ -268,7 +268,7 @@ void Watcher::end_call(const NumberCall& made, const std::string& path, PyObject
       given != nullptr && is_plain_number(given) && FollowedNumbers::can_follow(given);
   const MovingPlaces::Item* item = hints == nullptr || !is_one
                                        ? nullptr
-                                       : moving_.find_item(path, made.function, made.arguments,
+                                       : moving_.find_item(made.path, made.function, made.arguments,
                                                            made.numbers, hints->leaves(), given);
   if (item != nullptr) {
     number.formula = trace::leaf(hints->leaf(trace::LeafKind::kHostValue, item->name));

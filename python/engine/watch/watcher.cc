@@ -731,7 +731,7 @@ void Watcher::after(PyObject** result) {
   if (awaited.reads != Reads::kNone) end_ops(awaited, result);
   if (awaited.added) return end_sum(awaited, result);
   if (awaited.number) return take_number(*awaited.number, result);
-  if (awaited.of_numbers) return end_call(*awaited.of_numbers, awaited.path, result);
+  if (awaited.of_numbers) return end_call(*awaited.of_numbers, result);
   if (slots_ == nullptr) return;
   if (awaited.imported != nullptr) load_imported(awaited.imported, is_there);
   if (!is_there) return;

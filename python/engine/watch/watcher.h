@@ -170,6 +170,7 @@ class Watcher final : public Listener {
   /// A call of a function that depends on nothing but numbers.
   struct NumberCall {
     PyObject* function = nullptr;
+    std::string path = {};
     std::vector<MovingPlaces::Item::Argument> arguments = {};
     std::vector<double> numbers = {};      ///< what these are
     std::vector<PyObject*> followed = {};  ///< those among them
@@ -429,7 +430,7 @@ class Watcher final : public Listener {
   bool follow_call(const Call& made);
   /// The same of an operator that NumPy computes in its own way.
   bool follow_operator(const Instruction& in);
-  void end_call(const NumberCall& made, const std::string& path, PyObject** result);
+  void end_call(const NumberCall& made, PyObject** result);
   /// Whether a call of `sum` that waits for its end adds up what leaves its frame.
   bool add_up(const Instruction& in);
   void end_sum(const Awaited& awaited, PyObject** result);
