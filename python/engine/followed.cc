@@ -511,6 +511,7 @@ py::object FollowedNumbers::take(const Derivation& made, PyObject* result) {
         now().require(joined(made.last, trace::constant(0), Operation::kEqual), false);
       }
       py::object followed = follow(result, std::move(formula));
+      if (made.is_held) return followed;
       Number& number = numbers_.at(followed.ptr());
       number.original = PyLong_Check(result) ? py::object(py::int_(PyLong_AsLongLong(result)))
                                              : py::object(followed);

@@ -67,6 +67,7 @@ class FollowedNumbers {
     trace::Operation operation = trace::Operation::kLeaf;
     trace::Formula last;            ///< the last operand
     bool is_of_float = false;       ///< whether an operand is one
+    bool is_held = false;           ///< the result is what the program holds, and not a new object
     std::vector<PyObject*> escape;  ///< where it comes to nothing
   };
   /// Of `left` with `right`, which is null where the operator has one operand; none where these are

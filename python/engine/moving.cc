@@ -22,8 +22,8 @@ Py_ssize_t position_in(PyObject* sequence, PyObject* key) {
 
 /// Of a deque.
 py::object item_of(PyObject* queue, PyObject* key) {
-  const Py_ssize_t position = PyLong_Check(key) ? PyNumber_AsSsize_t(key, nullptr) : -1;
-  PyObject* item = position < 0 ? nullptr : PySequence_GetItem(queue, position);
+  if (!PyLong_Check(key)) return {};
+  PyObject* item = PySequence_GetItem(queue, PyNumber_AsSsize_t(key, nullptr));
   if (item == nullptr) PyErr_Clear();
   return py::reinterpret_steal<py::object>(item);
 }
@@ -555,11 +555,19 @@ std::string text_of(std::span<const MovingPlaces::Item::Argument> arguments,
 
 }  // namespace
 
+bool is_from_the_end(PyObject* key) {
+  return PyLong_Check(key) && PyNumber_AsSsize_t(key, nullptr) < 0;
+}
+
 bool can_call_numpy() { return switches_of_numpy().has_value(); }
 
 py::object MovingPlaces::look_up(std::size_t position) {
   Item& item = items_[position];
   item.found = py::object();
+  if (item.arguments.empty()) {
+    if (item.owner.get() != nullptr) item.found = py::int_(size_of(item.owner.get()));
+    return item.found;
+  }
   std::vector<double> numbers;
   for (const trace::Leaf& leaf : item.leaves) {
     const std::optional<double> number = number_of(leaf);
@@ -573,6 +581,17 @@ py::object MovingPlaces::look_up(std::size_t position) {
                    ? given_by(owner, *arguments)
                    : held_at(owner, PyTuple_GET_ITEM(arguments->positional.ptr(), 0));
   return item.found;
+}
+
+bool MovingPlaces::is_seen_growing(PyObject* owner) const {
+  const auto from_the_end = [owner](const Place& place) {
+    PyObject* const key = place.key.get();
+    return place.owner.get() == owner && key != nullptr && is_from_the_end(key);
+  };
+  const auto by_itself = [owner](const Item& item) {
+    return item.owner.get() == owner && item.leaves.empty() && item.moves;
+  };
+  return std::ranges::any_of(places_, from_the_end) || std::ranges::any_of(items_, by_itself);
 }
 
 const MovingPlaces::Item* MovingPlaces::find_item(const std::string& path, PyObject* owner,
@@ -606,8 +625,9 @@ const MovingPlaces::Item* MovingPlaces::find_item(const std::string& path, PyObj
   };
   if (is_closed_ || items_.size() == kMost || !std::ranges::all_of(read, is_known)) return nullptr;
   const std::string text = text_of(arguments, read);
-  const std::string name =
-      PyCallable_Check(owner) != 0 ? path + "(" + text + ")" : path + "[" + text + "]";
+  const std::string name = arguments.empty()              ? "len(" + path + ")"
+                           : PyCallable_Check(owner) != 0 ? path + "(" + text + ")"
+                                                          : path + "[" + text + "]";
   items_.push_back({free_name(name, names()), Root::guarding(roots_, owner), std::move(arguments),
                     std::move(read), std::move(newest)});
   return nullptr;

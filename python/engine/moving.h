@@ -34,6 +34,8 @@ void append_to(PyObject* owner, PyObject* item);
 bool is_member(PyObject* key);
 /// Whether it is one that nothing can be assigned to.
 bool is_read_only(PyObject* key);
+/// Whether a key of a list or deque counts from its end.
+bool is_from_the_end(PyObject* key);
 /// Whether functions of NumPy's can be called for numbers so that they throw where they would warn.
 bool can_call_numpy();
 /// Whether it is a function in C of Python's `math`.
@@ -140,9 +142,11 @@ class MovingPlaces {
   /// Which of these it is; none for another place.
   std::optional<std::size_t> find_given(PyObject* owner, PyObject* key) const;
 
-  /// A number that followed ones lead to: what stands in a list, tuple or dict under one, such as
-  /// the rate of this step in a table, or what a function that depends on nothing else gives for
-  /// them. It moves once one of them was another one, and is followed then.
+  /// A number that is looked up as each call begins: what stands in a list, tuple or dict under
+  /// followed ones, such as the rate of this step in a table, what a function that depends on
+  /// nothing else gives for them, the size of a container, or an item counted from the end of a
+  /// list, to which the step may append. It moves once what leads to it was another one, and is
+  /// followed then.
   struct Item {
     struct Number {
       trace::Formula formula;  ///< over `leaves`
@@ -157,21 +161,23 @@ class MovingPlaces {
     };
     std::string name;
     Root owner;  ///< the container, or the function
-    /// Of the function, those by position first; of a container the one int.
+    /// Of the function, those by position first; of a container the one int, or none: its size.
     std::vector<Argument> arguments;
     std::vector<trace::Leaf> leaves;  ///< arguments and host values
-    std::vector<double> newest;       ///< what the numbers among the arguments were
+    std::vector<double> newest;       ///< what leads to it: these numbers, or else what it was
     bool moves = false;
     PyTypeObject* float_type = &PyFloat_Type;
     py::object found = {};  ///< as the newest call began; null for nothing
   };
   /// The number `now` that `owner`, which is called `path`, holds or gives for `arguments`, whose
-  /// formulas are over `leaves`, and which are `newest` now. Null where it is not followed, or was
-  /// another one when the call began.
+  /// formulas are over `leaves`; `newest` is what leads to it now. Null where it is not followed,
+  /// or was another one when the call began.
   const Item* find_item(const std::string& path, PyObject* owner,
                         std::vector<Item::Argument> arguments, std::vector<double> newest,
                         std::span<const trace::Leaf> leaves, PyObject* now);
   const std::vector<Item>& items() const { return items_; }
+  /// Whether a number is followed that changes as items are added at the end of `owner`.
+  bool is_seen_growing(PyObject* owner) const;
   /// What it is as a call begins.
   py::object look_up(std::size_t item);
   /// What the call that begins is given.

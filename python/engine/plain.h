@@ -74,6 +74,8 @@ class Plain {
   bool is_mutable() const;
   /// Whether something in it is not compared, as there is too much of it or it lies too deep.
   bool is_cut() const { return is_cut_; }
+  /// Of a container: how many items it had.
+  Py_ssize_t length() const { return length_; }
   /// Whether it is an int or a float, compared by value.
   bool is_number() const { return kind_ == Kind::kInteger || kind_ == Kind::kReal; }
   /// Whether `now`, a container, has come in the place of one of the same class and size; of one

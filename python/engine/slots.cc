@@ -77,10 +77,6 @@ std::vector<std::size_t> first_alike(const std::vector<PyObject*>& objects) {
   return first;
 }
 
-bool is_from_the_end(PyObject* key) {
-  return PyLong_Check(key) && PyNumber_AsSsize_t(key, nullptr) < 0;
-}
-
 /// Whether an assignment left what a guard has found there already: `self.list += [x]`. Numbers and
 /// texts are assigned again all the same, which costs little.
 bool is_as_found(const Slot& slot, PyObject* value) {
@@ -205,7 +201,9 @@ bool SlotWatch::moves(std::size_t position) const {
   // made when it was first needed, as the scale of a GradScaler: it may stay that object from now
   // on
   if (values_[position].is_none() && is_tensor(now.ptr())) return false;
-  if (values_[position].is_number()) return is_plain_number(now.ptr());
+  const bool is_looked_up =
+      slot.kind == Slot::Kind::kItem && is_from_the_end(slot.key.get()) && !slot.is_written;
+  if (values_[position].is_number()) return is_plain_number(now.ptr()) && !is_looked_up;
   // a record that the step itself puts in the place of the one before
   PyObject* const before = values_[position].object();
   const bool is_record = slot.is_written && before != nullptr &&
@@ -330,6 +328,16 @@ std::map<std::string, std::string> SlotWatch::guarded() const {
   return guarded;
 }
 
+/// Whether the step has read what changes as it appends to this container.
+bool SlotWatch::is_seen_growing(PyObject* container) const {
+  return moving_.is_seen_growing(container) ||
+         std::ranges::any_of(slots_, [container](const Slot& slot) {
+           const bool grows = slot.kind == Slot::Kind::kSize ||
+                              (slot.kind == Slot::Kind::kItem && is_from_the_end(slot.key.get()));
+           return grows && slot.is_guarded && slot.owner.get() == container;
+         });
+}
+
 /// Whether the step has read the place: by itself, or with all that its container holds.
 bool SlotWatch::is_read(const Slot& slot) const {
   const auto shows = [&slot](PyObject* container) {
@@ -365,10 +373,8 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
     const Slot& slot = slots_[i];
     if (slot.is_looked_after) continue;
     // that others were added is done again, and nothing else was done to it
-    if (slot.kind == Slot::Kind::kItem && !slot.is_written &&
-        appended_to.contains(slot.owner.get())) {
-      continue;
-    }
+    const bool grows = slot.kind == Slot::Kind::kSize || slot.kind == Slot::Kind::kItem;
+    if (grows && !slot.is_written && appended_to.contains(slot.owner.get())) continue;
     const py::object now = slot.value();
     const bool is_same = values_[i].same(now.ptr());
     // put there and taken away again: so would be what the program may have put there meanwhile
@@ -432,7 +438,8 @@ void SlotWatch::add_content_changes(std::size_t position, const py::object& now,
       is_same ? Change{"", shown(now.ptr()), now, py::list()} : values_[position].change(now.ptr());
   // in a full deque all items are others after that
   if (from || !keys || (keys->empty() && !is_same)) {
-    changes.push_back({&slot, whole, false, from, before_of(slot.is_guarded, is_same)});
+    const bool is_read = slot.is_guarded || (from && is_seen_growing(slot.owner.get()));
+    changes.push_back({&slot, whole, false, from, before_of(is_read, is_same)});
     return;
   }
   const std::vector<py::object> moving = moving_items(position);

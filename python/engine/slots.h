@@ -87,6 +87,8 @@ class SlotWatch {
   Slot& slot(std::size_t position) { return slots_[position]; }
   /// Whether all that it held is compared.
   bool is_compared(std::size_t position) const { return !values_[position].is_cut(); }
+  /// How many items the container of a kContent or kWhole had when it was met.
+  Py_ssize_t size_when_met(std::size_t position) const { return values_[position].length(); }
   /// Whether something stood there when it was met.
   bool held_some(std::size_t position) const { return !values_[position].same(nullptr); }
   const std::vector<Slot>& slots() const { return slots_; }
@@ -123,6 +125,7 @@ class SlotWatch {
   /// From where on items were added to a container that nothing else was done to.
   std::optional<Py_ssize_t> appended(std::size_t position, const py::object& now) const;
   bool is_read(const Slot& slot) const;
+  bool is_seen_growing(PyObject* container) const;
   /// Which argument is another one than in the recorded call, as far as the step could tell.
   Verdict check_known() const;
   /// Entries that came to a dict are in the order in which they stand there, in which a replay adds

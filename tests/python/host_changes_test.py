@@ -178,13 +178,13 @@ def number_that_c_code_works_out():
     return Program(step=train, held=lambda: [model, optimizer, config])
 
 
-@change("host_effect")
+@again()
 def counted_by_a_hook():
     model, optimizer, learn = learner()
     seen = []
 
     def hook(module, args, output):
-        seen.append(len(seen))  # here
+        seen.append(len(seen))
     model[0].register_forward_hook(hook)
     return Program(step=learn, held=lambda: [model, optimizer, seen])
 
@@ -432,7 +432,7 @@ def counts(x, y):
     return learn(x, y)
 
 def logs(x, y):
-    LOG.append(len(LOG))  # here
+    LOG.append(len(LOG))
     return learn(x, y)
 
 def keeps(x, y):
@@ -462,10 +462,8 @@ def script(tmp_path):
     return make
 
 
-def test_a_list_whose_length_is_appended_to_it_is_refused(script):
-    step = check(lambda: script("logs"), codes={"host_effect"})
-    names_the_line(step, {"host_effect"}, script.file,
-                   {n for n, line in enumerate(SCRIPT.splitlines(), 1) if "# here" in line})
+def test_a_list_whose_length_is_appended_to_it_replays(script):
+    check(lambda: script("logs"), share=0.9)
 
 
 def test_a_global_that_keeps_the_result_replays(script):

@@ -424,8 +424,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
   } else if (name == "delattr" && count == 2) {
     delete_attribute(arguments[0], arguments[1]);
   } else if (name == "len" && count == 1) {
-    look_up(arguments[0], "__len__");
-    load_size(arguments[0]);
+    return call_len(arguments[0]);
   } else if (name == "next" && count >= 1) {
     load_iterator(arguments[0]);
   } else if ((name == "vars" || name == "dir") && count == 1) {

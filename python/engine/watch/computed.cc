@@ -7,7 +7,7 @@
 #include "recorder/frontend_hints.h"
 
 /// Numbers that functions make of followed ones: as a formula where it is known what they compute,
-/// else by calling them again as each call begins.
+/// else by calling them again as each call begins. And those that are looked up in containers then.
 namespace steptape::python::watch {
 namespace {
 
@@ -93,6 +93,159 @@ bool is_of_numbers_alone(PyObject* function) {
 }
 
 }  // namespace
+
+std::optional<Py_ssize_t> Watcher::size_before(PyObject* container) const {
+  const auto content = noted_.find(id_of(Kind::kContent, container, nullptr));
+  const Slot* slot = content == noted_.end() ? nullptr : &slots_->slot(content->second);
+  if (written_entries_.contains(container)) return std::nullopt;
+  if (slot == nullptr || !slot->is_changed) return size_of(container);
+  if (!slot->is_appended_to || is_bounded(container)) return std::nullopt;
+  return slots_->size_when_met(content->second);
+}
+
+std::optional<Py_ssize_t> Watcher::position_before(PyObject* sequence, Py_ssize_t at) const {
+  const std::optional<Py_ssize_t> before = size_before(sequence);
+  if (at >= 0) return before && at >= *before ? std::nullopt : std::optional(at);
+  const auto content = noted_.find(id_of(Kind::kContent, sequence, nullptr));
+  const Slot* slot = content == noted_.end() ? nullptr : &slots_->slot(content->second);
+  const Py_ssize_t added = before            ? size_of(sequence) - *before
+                           : slot == nullptr ? 0
+                                             : slot->appended;  // to a queue that drops the others
+  if (!before && (slot == nullptr || !slot->is_appended_to)) return at;
+  return at + added < 0 ? std::optional(at + added) : std::nullopt;
+}
+
+bool Watcher::has_written_items(PyObject* container) const {
+  return std::ranges::any_of(slots_->slots(), [container](const Slot& slot) {
+    return slot.owner.get() == container &&
+           (slot.is_written || (slot.is_changed && !slot.is_appended_to));
+  });
+}
+
+std::optional<FollowedNumbers::Derivation> Watcher::follow_item_from_the_end(PyObject* sequence,
+                                                                             Py_ssize_t at) {
+  const std::optional<Py_ssize_t> before = position_before(sequence, at);
+  const py::object item = held_at(sequence, py::int_(at).ptr());
+  if (!before || !item || !is_plain_number(item.ptr())) return std::nullopt;
+  if (!FollowedNumbers::can_follow(item.ptr()) || is_followed(item.ptr())) return std::nullopt;
+  const trace::Formula place = trace::constant(static_cast<double>(*before));
+  return follow_held(sequence, {{.numbers = {{place, &PyLong_Type}}}}, PyFloat_AsDouble(item.ptr()),
+                     item.ptr());
+}
+
+std::optional<bool> Watcher::follow_from_the_end(PyObject* sequence, PyObject* key) {
+  const bool is_known = PyList_CheckExact(sequence) || type_name(sequence) == "collections.deque";
+  if (!is_known || !exists(sequence) || !size_before(sequence) || has_written_items(sequence))
+    return std::nullopt;
+  if (PySlice_Check(key) && PyList_Check(sequence)) return follow_slice(sequence, key);
+  if (!PyLong_CheckExact(key) || is_followed(key) || !is_from_the_end(key)) return std::nullopt;
+  auto number = follow_item_from_the_end(sequence, PyNumber_AsSsize_t(key, nullptr));
+  if (!number) return std::nullopt;
+  awaited_.back().number = std::move(number);
+  return true;
+}
+
+std::optional<bool> Watcher::follow_slice(PyObject* list, PyObject* slice) {
+  constexpr Py_ssize_t kMost = 64;
+  const auto* bounds = reinterpret_cast<PySliceObject*>(slice);
+  const auto from_the_end = [](PyObject* bound) {
+    return PyLong_CheckExact(bound) && !is_followed(bound) && is_from_the_end(bound);
+  };
+  const bool is_to_the_end = bounds->stop == Py_None;
+  if (!from_the_end(bounds->start) || bounds->step != Py_None) return std::nullopt;
+  if (!is_to_the_end && !from_the_end(bounds->stop)) return std::nullopt;
+  const Py_ssize_t size = PyList_GET_SIZE(list);
+  const Py_ssize_t start = PyNumber_AsSsize_t(bounds->start, nullptr);
+  const Py_ssize_t first = std::max(start, -size);
+  const Py_ssize_t end = is_to_the_end ? 0 : PyNumber_AsSsize_t(bounds->stop, nullptr);
+  if (first >= end || end - first > kMost) return std::nullopt;
+  if (start < first) load_size(list);  // one that is longer has others before these
+  for (Py_ssize_t at = first; at < end; ++at) {
+    const std::optional<Py_ssize_t> before = position_before(list, at);
+    if (!before) continue;  // the step has appended it
+    if (auto number = follow_item_from_the_end(list, at)) {
+      awaited_.back().items.emplace_back(at - first, std::move(*number));
+    } else {
+      load_item_at(list, py::int_(at).ptr());
+    }
+  }
+  return !awaited_.back().items.empty();
+}
+
+bool Watcher::follow_item(PyObject* container, PyObject* key) {
+  const trace::Formula* formula = FollowedNumbers::current().formula_of(key);
+  recorder::FrontendHints* hints = recorder::FrontendHints::current();
+  if (formula == nullptr || slots_ == nullptr || hints == nullptr) return false;
+  const bool is_known = PyList_CheckExact(container) || PyTuple_CheckExact(container) ||
+                        PyDict_CheckExact(container) || is_array_of_numpy(container);
+  if (!is_known || !PyLong_CheckExact(key) || !exists(container)) return false;
+  const py::object item = held_at(container, key);
+  if (!item || !is_plain_number(item.ptr()) || is_followed(item.ptr())) return false;
+  // what stands there now may have been written in the step
+  if (has_written_items(container) || size_before(container) != size_of(container)) return false;
+  auto number = follow_held(container, {{.numbers = {{*formula, &PyLong_Type}}}},
+                            PyLong_AsDouble(key), item.ptr());
+  if (!number) return false;
+  number->escape = {key};
+  awaited_.back().number = std::move(number);
+  return true;
+}
+
+std::optional<FollowedNumbers::Derivation> Watcher::follow_held(
+    PyObject* container, std::vector<MovingPlaces::Item::Argument> at, double newest,
+    PyObject* now) {
+  recorder::FrontendHints* hints = recorder::FrontendHints::current();
+  if (hints == nullptr) return std::nullopt;
+  const MovingPlaces::Item* found = moving_.find_item(path_of(container), container, std::move(at),
+                                                      {newest}, hints->leaves(), now);
+  if (found == nullptr) return std::nullopt;
+  slots_->hold_containers();
+  FollowedNumbers::Derivation number;
+  number.formula = trace::leaf(hints->leaf(trace::LeafKind::kHostValue, found->name));
+  number.is_of_float = PyFloat_Check(now);
+  number.is_held = true;
+  return number;
+}
+
+std::optional<FollowedNumbers::Derivation> Watcher::follow_size(PyObject* container) {
+  const bool has_size = PyList_Check(container) || PyDict_Check(container) ||
+                        PyAnySet_Check(container) || is_deque(container);
+  if (!has_size || !exists(container) || !is_of_c(Py_TYPE(container), "__len__"))
+    return std::nullopt;
+  const std::optional<Py_ssize_t> before = size_before(container);
+  if (!before) return std::nullopt;
+  auto number = follow_held(container, {}, static_cast<double>(*before), py::int_(*before).ptr());
+  const Py_ssize_t added = size_of(container) - *before;
+  if (number && added != 0)
+    number->formula = *number->formula + trace::constant(static_cast<double>(added));
+  return number;
+}
+
+bool Watcher::test_size(PyObject* container) {
+  if (in_class(Py_TYPE(container), "__bool__") != nullptr) return false;
+  const auto size = follow_size(container);
+  if (!size) return false;
+  FollowedNumbers::current().compare(Operator::kGreater, py::int_(size_of(container)).ptr(),
+                                     py::int_(0).ptr(), *size->formula, trace::constant(0));
+  return true;
+}
+
+bool Watcher::call_len(PyObject* object) {
+  look_up(object, "__len__");
+  PyObject* own = in_class(Py_TYPE(object), "__len__");
+  if (own != nullptr && PyFunction_Check(own)) {
+    awaited_.back().adds = PyFunction_GET_CODE(own);
+    awaited_.back().added.emplace();
+    awaited_.back().is_largest = true;  // the one number that it gives
+    return true;
+  }
+  if (auto size = follow_size(object)) {
+    awaited_.back().number = std::move(size);
+    return true;
+  }
+  load_size(object);
+  return false;
+}
 
 std::optional<bool> Watcher::compute_operator(std::string_view name,
                                               std::span<PyObject* const> arguments) {

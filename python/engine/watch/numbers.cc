@@ -276,33 +276,6 @@ bool Watcher::follow(const Instruction& in) {
   return false;
 }
 
-bool Watcher::follow_item(PyObject* container, PyObject* key) {
-  const trace::Formula* formula = FollowedNumbers::current().formula_of(key);
-  recorder::FrontendHints* hints = recorder::FrontendHints::current();
-  if (formula == nullptr || slots_ == nullptr || hints == nullptr) return false;
-  const bool is_known = PyList_CheckExact(container) || PyTuple_CheckExact(container) ||
-                        PyDict_CheckExact(container) || is_array_of_numpy(container);
-  if (!is_known || !PyLong_CheckExact(key) || !exists(container)) return false;
-  const py::object item = held_at(container, key);
-  if (!item || !is_plain_number(item.ptr()) || is_followed(item.ptr())) return false;
-  // what stands there now may have been written in the step
-  const bool is_written = std::ranges::any_of(slots_->slots(), [container](const Slot& slot) {
-    return slot.owner.get() == container && (slot.is_written || slot.is_changed);
-  });
-  if (is_written) return false;
-  const MovingPlaces::Item* found =
-      moving_.find_item(path_of(container), container, {{.numbers = {{*formula, &PyLong_Type}}}},
-                        {PyLong_AsDouble(key)}, hints->leaves(), item.ptr());
-  if (found == nullptr) return false;
-  slots_->hold_containers();
-  FollowedNumbers::Derivation number;
-  number.formula = trace::leaf(hints->leaf(trace::LeafKind::kHostValue, found->name));
-  number.is_of_float = PyFloat_Check(item.ptr());
-  number.escape = {key};
-  awaited_.back().number = std::move(number);
-  return true;
-}
-
 void Watcher::show_own(const Instruction& in) {
   if (in.second_at == nullptr) return;
   for (PyObject** at : {in.second_at - 1, in.second_at}) {

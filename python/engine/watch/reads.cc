@@ -54,7 +54,6 @@ bool is_value_of_setting(const Instruction& in) {
 
 }  // namespace
 
-/// Whether a special method of a class is code of C's, which no instruction shows.
 bool is_of_c(PyTypeObject* type, const char* method) {
   PyObject* found = in_class(type, method);
   return found != nullptr && !PyFunction_Check(found);
@@ -455,11 +454,8 @@ void Watcher::load_item(PyObject* object, PyObject* key) {
       const py::object factory = member(object, "default_factory");
       if (factory && factory.ptr() != Py_None) call_own(factory.ptr(), {});
     }
-  } else if (PyList_Check(object) && PyLong_Check(key)) {
-    read(Kind::kItem, object, key, path_of_item(object, key));
-    const long long at = PyLong_AsLongLong(key);
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
-    if (at < 0 || at >= PyList_GET_SIZE(object)) load_size(object);
+  } else if ((PyList_Check(object) || is_deque(object)) && PyLong_Check(key)) {
+    load_item_at(object, key);
   } else if (is_container(object)) {
     load_content(object);
   } else {
@@ -520,7 +516,7 @@ void Watcher::store_item(PyObject* object, PyObject* key) {
   if (PyDict_Check(object)) {
     write(Kind::kEntry, object, key, path_of_item(object, key));
   } else if ((PyList_Check(object) && PyLong_Check(key)) ||
-             (is_deque(object) && held_at(object, key))) {
+             (is_deque(object) && !is_from_the_end(key) && held_at(object, key))) {
     write(Kind::kItem, object, key, path_of_item(object, key));
   } else if (is_container(object)) {
     change(object, path_of(object));
@@ -625,6 +621,17 @@ bool Watcher::has_written_entries(PyObject* dict) const {
     has_some |= slot != noted_.end() && slots_->slot(slot->second).is_written;
   }
   return has_some;
+}
+
+void Watcher::load_item_at(PyObject* sequence, PyObject* key) {
+  const Py_ssize_t at = PyNumber_AsSsize_t(key, nullptr);
+  const std::optional<Py_ssize_t> before = position_before(sequence, at);
+  if (before) {
+    const py::int_ place(*before);
+    read(Kind::kItem, sequence, place.ptr(), path_of_item(sequence, place.ptr()));
+  }
+  // which one the step has appended, or that there is none, is a matter of how many there are
+  if ((!before && at >= 0) || !held_at(sequence, key)) load_size(sequence);
 }
 
 void Watcher::load_size(PyObject* container) {

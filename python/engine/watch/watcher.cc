@@ -295,7 +295,10 @@ void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string&
                                kind == Kind::kKeys || kind == Kind::kEntry;
   const auto content =
       is_of_container ? noted_.find(id_of(Kind::kContent, owner, nullptr)) : noted_.end();
-  if (content != noted_.end() && slots_->slot(content->second).is_changed) {
+  const Slot* changed = content == noted_.end() ? nullptr : &slots_->slot(content->second);
+  const bool is_known = kind == Kind::kSize || (kind == Kind::kItem && size_before(owner));
+  const bool has_grown = changed != nullptr && changed->is_appended_to && is_known;
+  if (changed != nullptr && changed->is_changed && !has_grown) {
     // what stands there now is of the middle of the step: what the container held before counts
     slots_->slot(content->second).is_guarded = true;
     const py::object now = held_at(owner, key);
@@ -315,7 +318,7 @@ void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string&
                         kind == Kind::kVariable || kind == Kind::kNamespace ||
                         kind == Kind::kReferent || kind == Kind::kHandled;
   if (leads_on && !may_be_own) {
-    const py::object value = slot.value();
+    const py::object value = value_before(slot);
     if (value) mark(value.ptr(), path);
   }
 }
@@ -392,7 +395,18 @@ py::object Watcher::content_before(PyObject* dict) const {
 py::object Watcher::value_before(const Slot& slot) const {
   const bool is_of_all =
       slot.kind == Kind::kContent || slot.kind == Kind::kSize || slot.kind == Kind::kKeys;
-  const py::object before = is_of_all ? content_before(slot.owner.get()) : py::object();
+  PyObject* const owner = slot.owner.get();
+  const auto content = noted_.find(id_of(Kind::kContent, owner, nullptr));
+  const bool has_grown = content != noted_.end() && slots_->slot(content->second).is_changed &&
+                         slots_->slot(content->second).is_appended_to;
+  if (has_grown && slot.kind == Kind::kSize)
+    return py::int_(slots_->size_when_met(content->second));
+  if (has_grown && slot.kind == Kind::kItem && is_from_the_end(slot.key.get())) {
+    const Py_ssize_t added = size_of(owner) - slots_->size_when_met(content->second);
+    const Py_ssize_t before = PyLong_AsSsize_t(slot.key.get());
+    return held_at(owner, py::int_(before - added).ptr());
+  }
+  const py::object before = is_of_all ? content_before(owner) : py::object();
   if (!before) return slot.value();
   if (slot.kind == Kind::kContent) return before;
   if (slot.kind == Kind::kSize) return py::int_(PyDict_GET_SIZE(before.ptr()));
@@ -577,7 +591,12 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kLoadItem:
       load_index(in.first, in.second);
-      if (!awaited_.back().number) load_item(in.first, in.second);  // else nothing holds it
+      if (waits) break;  // nothing holds it
+      if (const std::optional<bool> awaits = follow_from_the_end(in.first, in.second)) {
+        waits = *awaits;
+      } else {
+        load_item(in.first, in.second);
+      }
       break;
     case Operation::kDeleteItem:
       if (exists(in.first)) take_entry(in.first, in.second, path_of(in.first));
@@ -650,7 +669,7 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kLength:
       look_up(in.first, "__bool__");
       look_up(in.first, "__len__");
-      load_size(in.first);
+      if (in.operation == Operation::kLength || !test_size(in.first)) load_size(in.first);
       break;
     case Operation::kFormat:
       look_at_address(in.first);
@@ -737,6 +756,8 @@ void Watcher::after(PyObject** result) {
   if (!is_there) return;
   if (awaited.array != nullptr) return take_array(awaited, result);
   if (awaited.gives_array) return give_array(*result, tensor_behind(*result));
+  for (const auto& [at, number] : awaited.items)
+    take_number(number, PySequence_Fast_ITEMS(*result) + at);
   if (awaited.listed) return follow_list(result, tensor_of(awaited.listed.ptr()));
   if (awaited.is_fresh) fresh_.insert(*result);
   // the tensors that a cache has kept are the program's

@@ -38,6 +38,9 @@ bool is_container(PyObject* value);
 /// Whether what a descriptor gives is itself, or made by Python's code.
 bool is_got_by_python(PyObject* descriptor);
 
+/// Whether a special method of a class is code of C's, which no instruction shows.
+bool is_of_c(PyTypeObject* type, const char* method);
+
 /// How many items a method adds at the end of a list or deque; none where it does something else,
 /// or nobody knows how many it adds to a deque. Of a list the count need not be right.
 std::optional<Py_ssize_t> appended_by(std::string_view method, PyObject* owner, PyObject* given);
@@ -200,6 +203,8 @@ class Watcher final : public Listener {
     std::optional<FollowedNumbers::OfRead> of_read = {};  ///< what the result is of that
     std::string tested = {};  ///< the function that tells of what class that is
     std::optional<NumberCall> of_numbers = {};
+    /// What stands in the list that the result is, by position.
+    std::vector<std::pair<Py_ssize_t, FollowedNumbers::Derivation>> items = {};
     /// The array that the result is made of: a slice of it, or a tensor, copied or over its memory.
     PyObject* array = nullptr;
     bool gives_array = false;      ///< the memory of a tensor
@@ -315,6 +320,32 @@ class Watcher final : public Listener {
   void load_content(PyObject* container);
   bool has_written_entries(PyObject* dict) const;
   void load_size(PyObject* container);
+  /// How many items a list, deque, dict or set had as the call began, to the end of which the step
+  /// may have added some; none where it has done something else to it.
+  std::optional<Py_ssize_t> size_before(PyObject* container) const;
+  /// Where the item that is at this position of a list or deque was as the call began, counted from
+  /// the same end; none where the step has appended it.
+  std::optional<Py_ssize_t> position_before(PyObject* sequence, Py_ssize_t at) const;
+  /// Whether the step has assigned an item, or changed it in another way than by appending.
+  bool has_written_items(PyObject* container) const;
+  /// The item of a list or deque at this position.
+  void load_item_at(PyObject* sequence, PyObject* key);
+  /// An item of a list or deque is asked for that is counted from its end, or several of a list:
+  /// whether numbers are awaited that are followed. None where nothing has been seen to.
+  std::optional<bool> follow_from_the_end(PyObject* sequence, PyObject* key);
+  std::optional<FollowedNumbers::Derivation> follow_item_from_the_end(PyObject* sequence,
+                                                                      Py_ssize_t at);
+  std::optional<bool> follow_slice(PyObject* list, PyObject* slice);
+  /// The number that a container held, or the size that it had, as the call began.
+  std::optional<FollowedNumbers::Derivation> follow_held(
+      PyObject* container, std::vector<MovingPlaces::Item::Argument> at, double newest,
+      PyObject* now);
+  /// Its size, which is a number that moves.
+  std::optional<FollowedNumbers::Derivation> follow_size(PyObject* container);
+  /// Whether that is not 0 is asked. False where the size is not followed.
+  bool test_size(PyObject* container);
+  /// `len` is asked: whether the number that it gives is awaited.
+  bool call_len(PyObject* object);
   /// Marks the globals that a frame shows, and refuses the frames of those that called the step.
   void load_of_frame(PyObject* frame, PyObject* name);
   /// Of a frame or generator that was there before and has not ended.

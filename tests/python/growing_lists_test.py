@@ -1,0 +1,190 @@
+"""Lists that a step adds to and reads: how many items they have, and those at their end, are looked up as each call begins."""
+import collections
+import types
+
+import numpy as np
+import pytest
+import torch
+
+import steptape
+import twins
+
+CALLS = 40
+
+
+class Window:
+    """As replay buffers are written."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def last(self):
+        return self.items[-1]
+
+
+def played(body, start, between="pass", calls=CALLS):
+    """`body`: lines of the step, of `held`, `loss` and its value `v`; `between`: what the program does before call `i`."""
+    def play(wrap):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 2)
+        names = dict(np=np, torch=torch, collections=collections, types=types, optimizer=torch.optim.SGD(net.parameters(), lr=0.05), net=net)
+        lines = "".join(f"    {line}\n" for line in body.split("\n"))
+        exec(f"def step(x):\n    optimizer.zero_grad()\n    loss = net(x).pow(2).mean()\n    v = loss.item()\n    result = None\n{lines}"
+             f"    loss.backward()\n    optimizer.step()\n    return result, loss.detach()\n"
+             f"def between(held, i):\n    {between}\n", names)
+        held = names["held"] = types.SimpleNamespace(n=0, log=start(), out=[])
+        held.window = Window(held.log)
+        step = wrap(names["step"])
+        seen = []
+        for i in range(calls):
+            names["between"](held, i)
+            result, loss = step(torch.randn(2, 3))
+            seen.append((twins.bits(result), twins.bits(loss), twins.bits([list(held.log), held.out]), twins.bits(list(net.parameters()))))
+        return [seen, step]
+    return twins.played_alike(play)
+
+
+def numbers():
+    return [0.5, 0.25, 0.75]
+
+
+def nothing():
+    return []
+
+
+def queue():
+    return collections.deque([0.5, 0.25, 0.75])
+
+
+def window():
+    return collections.deque([0.5, 0.25, 0.75], maxlen=4)
+
+
+def tensors():
+    return [torch.zeros(()), torch.ones(())]
+
+
+REPLAYS = {
+    "its size decides": ("held.log.append(v)\nif len(held.log) % 5 == 0: held.out.append(v)", nothing),
+    "its size decides at first": ("held.log.append(v)\nif len(held.log) < 12: loss = loss * 2", nothing),
+    "its size enters an op": ("held.log.append(v)\nloss = loss / len(held.log)", nothing),
+    "its size before": ("loss = loss * (len(held.log) + 1)\nheld.log.append(1.0)", nothing),
+    "its size is returned": ("held.log.append(v)\nresult = len(held.log)", numbers),
+    "its size is appended": ("held.log.append(len(held.log))", nothing),
+    "its size and what is added twice": ("held.log.append(v)\nk = len(held.log)\nheld.log += [k, v]\nresult = k * 10 + len(held.log)", numbers),
+    "what was appended": ("held.log.append(v)\nresult = held.log[-1]", nothing),
+    "the newest before": ("result = held.log[-1]\nheld.log.append(v)", numbers),
+    "goes on from the newest": ("held.log.append(held.log[-1] * 0.9 + v)", numbers),
+    "goes on in an op": ("loss = loss * held.log[-1]\nheld.log.append(v + 0.5)", numbers),
+    "the one before": ("held.log.append(v)\nresult = held.log[-1] - held.log[-2]", numbers),
+    "the one before both": ("held.log.extend([v, 1.0])\nresult = held.log[-3]", numbers),
+    "counted on": ("held.log.append(held.log[-1] + 1)", lambda: [0]),
+    "the first": ("held.log.append(v)\nresult = held.log[0]", numbers),
+    "a mean of the last": ("held.log.append(v)\nresult = sum(held.log[-3:]) / 3", numbers),
+    "a mean of the last, fewer at first": ("held.log.append(v)\nresult = sum(held.log[-4:]) / len(held.log[-4:])", nothing),
+    "the largest but for the newest": ("held.log.append(v)\nresult = max(held.log[-3:-1])", numbers),
+    "by NumPy": ("result = float(np.mean(held.log[-3:]))\nheld.log.append(v)", numbers),
+    "unpacked": ("a, b = held.log[-2:]\nresult = a - b\nheld.log.append(v)", numbers),
+    "whether it is empty": ("if not held.log: loss = loss * 2\nheld.log.append(v)", nothing),
+    "a tensor": ("loss = loss + held.log[-1] * 0.1\nheld.log.append(loss.detach())", tensors),
+    "tensors": ("result = torch.stack(held.log[-2:])\nheld.log.append(loss.detach())", tensors),
+    "a queue": ("held.log.append(v)\nresult = [held.log[-1], held.log[-2], len(held.log)]", queue),
+    "a queue that is full": ("held.log.append(v)\nresult = [held.log[-1], len(held.log)]", window),
+    "a full queue before": ("held.log.append(v)\nresult = held.log[-2]", window),
+    "taken again": ("held.log.append(v)\nresult = held.log.pop(0)", numbers),
+    "in a dict": ("held.out.append({}) if not held.out else None\nheld.log.append(v)\nresult = held.log[-1]", numbers),
+    "its own length": ("held.log.append(v)\nif len(held.window) % 4 == 0: loss = loss * 2\nresult = len(held.window)", nothing),
+    "through a method": ("held.log.append(v)\nresult = held.window.last()", nothing),
+    "of two kinds": ("held.log.append(v if held.n % 2 else 1)\nheld.n += 1\nresult = held.log[-2]", numbers),
+}
+REFUSED = {
+    "all of them": ("held.log.append(v)\nresult = sum(held.log) / len(held.log)", numbers),
+    "the newest is assigned, too": ("held.log[-1] = v\nheld.log.append(0.0)", numbers),
+    "at the front": ("held.log.insert(0, v)\nresult = held.log[-1]", numbers),
+    "at the left": ("held.log.appendleft(v)\nresult = held.log[-1]", queue),
+}
+
+
+@pytest.mark.parametrize("name", REPLAYS)
+def test_what_is_read_of_a_list_that_grows_is_looked_up(name):
+    step = played(*REPLAYS[name])
+    assert step.stats["replayed"] >= CALLS / 2, step.explain()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_takes_all_of_a_list_that_grows_is_refused(name):
+    twins.is_refused(played(*REFUSED[name]), {"host_effect"})
+
+
+def test_which_object_an_item_is():
+    step = played("held.log.append(held.log[-1])\nresult = [held.log[-2] is held.log[-2], held.log[-2] is held.log[-1], held.log[-3] is held.log[-2]]", numbers)
+    assert step.stats["replayed"] >= CALLS / 2, step.explain()
+
+
+# what the program does meanwhile, which replays have to see
+BETWEEN = {
+    "appends": "held.log.append(0.125) if i % 3 == 0 else None",
+    "assigns the newest": "if i > 20: held.log[-1] = 0.125 * i",
+    "of another class": "if i == 25: held.log[-1] = 3",
+    "of NumPy's": "if i == 25: held.log[-1] = np.float64(0.5)",
+    "a flag": "if i == 25: held.log[-1] = True",
+    "None": "if i == 25: held.log[-1] = 0.5; held.log.append(None); held.log.pop()",
+    "takes one away": "if i == 25: held.log.pop()",
+    "takes all but three": "if i % 9 == 8: del held.log[:-3]",
+    "puts one in front": "if i == 25: held.log.insert(0, 7.0)",
+    "another list": "if i == 25: held.log = held.window.items = list(held.log)",
+    "a list like it": "if i == 25: held.log = [0.5, 0.5, 0.5]",
+    "a new one now and then": "if i % 8 == 0: held.log = held.window.items = [0.5, 0.25, 0.75]",
+    "the other way round": "if i == 25: held.log.reverse()",
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("name", ("its size decides", "goes on from the newest", "the one before", "a mean of the last", "its own length"))
+def test_the_program_changes_it_meanwhile(name, between):
+    step = played(REPLAYS[name][0], numbers, BETWEEN[between])
+    assert step.stats["replayed"] >= 5, step.explain()
+
+
+@pytest.mark.parametrize("read", ("len(held.log)", "held.log[-1]", "held.log[-2]", "sum(held.log[-2:])"))
+def test_a_list_that_the_program_alone_adds_to(read):
+    step = played(f"loss = loss * {read}", numbers, "held.log.append(0.01 * i)")
+    assert step.stats["replayed"] >= CALLS / 2, step.explain()
+
+
+def test_there_is_no_such_item_at_first():
+    body = "held.log.append(v)\ntry:\n    result = held.log[-4]\nexcept IndexError:\n    result = None"
+    step = played(body, nothing)
+    assert step.stats["replayed"] >= CALLS / 2, step.explain()
+
+
+def test_it_is_empty_now_and_then():
+    step = played("result = held.log[-1] if held.log else 0.0\nheld.log.append(v)", nothing, "if i % 6 == 5: held.log.clear()", calls=60)
+    assert step.stats["replayed"] >= CALLS / 2, step.explain()
+
+
+@pytest.mark.parametrize("read", ("len(held.log)", "held.log[-1]", "held.log[-2:][0]"))
+def test_players_do_not_take_what_the_step_adds_to(read, tmp_path):
+    net = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    held = types.SimpleNamespace(log=[0.5, 0.25])
+    weight = eval(f"lambda held: {read}")
+
+    @steptape.wrap(model=net, optimizer=optimizer, verify={"first": True, "rate": 0.0})
+    def train(x):
+        optimizer.zero_grad()
+        loss = net(x).pow(2).mean() * weight(held)
+        loss.backward()
+        optimizer.step()
+        held.log.append(loss.item())
+        return loss.detach()
+
+    for _ in range(12):
+        train(torch.randn(2, 3))
+    assert train.stats["replayed"] > 3, train.explain()
+    train.save(tmp_path / "train.tape")
+    with pytest.raises(steptape.Error, match="held.log"):
+        steptape.load(tmp_path / "train.tape")
