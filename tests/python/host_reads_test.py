@@ -203,6 +203,9 @@ MATH = {  # of a tensor, which math makes a float of
     "isfinite": lambda t, n: 1. if math.isfinite(t) else 2.,
     "isnan": lambda t, n: 1. if math.isnan(t) else 2.,
     "isinf late": lambda t, n: 1. if math.isinf(t / (n != LATE)) else 2.,
+    "isfinite by NumPy": lambda t, n: 1. if np.isfinite(t.item()) else 2.,
+    "isnan late by NumPy": lambda t, n: 1. if np.isnan(t.item() * (math.nan if n == LATE else 1.)) else 2.,
+    "isinf late by NumPy": lambda t, n: 1. if not np.isinf((t / (n != LATE)).item()) else 2.,
     "decided by": lambda t, n: 1. if math.exp(t) > 1.6 else 2.,
 }
 

@@ -668,6 +668,7 @@ HANDED_ON = {
     "hyperbolic": lambda n: math.tanh(n / 9) + math.sinh(n / 9) - math.cosh(n / 9),
     "trigonometric": lambda n: math.tan(n) + math.atan(n) + math.expm1(n / 11),
     "found_finite": lambda n: n / 3 if math.isfinite(n) and not math.isnan(n / 5) and not math.isinf(n) else 7,
+    "found_finite_by_numpy": lambda n: n / 3 if numpy.isfinite(n * 1e307) and not numpy.isnan(n / 5) and not numpy.isinf(n) else 7,
     "operators": lambda n: operator.add(n, 1) * operator.truediv(operator.mul(n, 3), 7) - operator.pow(2.0, operator.sub(n, 20)),
     "compared_by_operators": lambda n: n + operator.lt(n, -1) * operator.mod(n, 3) + operator.floordiv(n, 2),
     "power": lambda n: 0.99 ** n,

@@ -285,6 +285,7 @@ bool Watcher::call(const Call& made, int depth) {
   }
   if (const std::optional<bool> waits = call_of_functools(made, depth)) return *waits;
   look_up(callee, "__call__");
+  if (test_by_numpy(made)) return false;
   if (follow_call(made)) return true;
   if (!made.arguments.empty() && is_from_outside(made, name_of(callee), made.arguments.front()))
     return false;

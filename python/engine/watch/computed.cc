@@ -399,6 +399,13 @@ bool Watcher::follow_call(const Call& made) {
   return true;
 }
 
+bool Watcher::test_by_numpy(const Call& made) {
+  const bool is_one = made.arguments.size() == 1 && made.named.empty();
+  if (!is_one || !is_followed(made.arguments[0]) || !is_of_numbers_alone(made.callee)) return false;
+  const py::object name = member(made.callee, "__name__");
+  return FollowedNumbers::current().test_class(view_of(name.ptr()), made.arguments[0]);
+}
+
 bool Watcher::follow_operator(const Instruction& in) {
   const char* name = in.made == Operator::kPower         ? "pow"
                      : in.made == Operator::kModulo      ? "mod"

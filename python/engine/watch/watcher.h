@@ -459,6 +459,9 @@ class Watcher final : public Listener {
   /// Of any other function that gives the same for the same numbers and does nothing besides:
   /// whether the number that it gives is awaited, to be followed.
   bool follow_call(const Call& made);
+  /// Whether it is `np.isfinite`, `np.isnan` or `np.isinf` of a followed number: what that found is
+  /// required.
+  bool test_by_numpy(const Call& made);
   /// The same of an operator that NumPy computes in its own way.
   bool follow_operator(const Instruction& in);
   void end_call(const NumberCall& made, PyObject** result);
