@@ -191,12 +191,20 @@ const MovingPlaces::Place* MovingPlaces::find(PyObject* owner, PyObject* key) co
   return found == places_.end() ? nullptr : &*found;
 }
 
-std::vector<py::object> MovingPlaces::given() const {
+std::vector<py::object> MovingPlaces::given() {
+  for (const std::size_t position : given_) {
+    if (places_[position].item) look_up_all(*places_[position].item);
+  }
+  return left();
+}
+
+std::vector<py::object> MovingPlaces::left() const {
   std::vector<py::object> held;
   for (const std::size_t position : given_) {
     const Place& place = places_[position];
-    held.push_back(place.owner.get() == nullptr ? py::object()
-                                                : held_at(place.owner.get(), place.key.get()));
+    held.push_back(place.item                     ? items_[*place.item].found
+                   : place.owner.get() == nullptr ? py::object()
+                                                  : held_at(place.owner.get(), place.key.get()));
   }
   return held;
 }
@@ -267,7 +275,8 @@ void MovingPlaces::forget(PyObject* owner) {
 }
 
 void MovingPlaces::drop_forgotten() {
-  std::erase_if(places_, [](const Place& place) { return place.owner.get() == nullptr; });
+  std::erase_if(places_,
+                [](const Place& place) { return place.owner.get() == nullptr && !place.item; });
   find_given_places();
 }
 
@@ -583,6 +592,17 @@ py::object MovingPlaces::look_up(std::size_t position) {
   return item.found;
 }
 
+py::object MovingPlaces::look_up_all(std::size_t position) {
+  for (const trace::Leaf& leaf : items_[position].leaves) {
+    const auto before = items_.begin() + static_cast<std::ptrdiff_t>(position);
+    const auto found = std::find_if(items_.begin(), before, [&leaf](const Item& item) {
+      return leaf.kind == trace::LeafKind::kHostValue && item.name == leaf.path;
+    });
+    if (found != before) look_up_all(static_cast<std::size_t>(found - items_.begin()));
+  }
+  return look_up(position);
+}
+
 bool MovingPlaces::is_seen_growing(PyObject* owner) const {
   const auto from_the_end = [owner](const Place& place) {
     PyObject* const key = place.key.get();
@@ -612,8 +632,16 @@ const MovingPlaces::Item* MovingPlaces::find_item(const std::string& path, PyObj
       item->moves = true;
       news_.push_back(item->name);
       if (is_float(now)) item->float_type = Py_TYPE(now);
+      item->is_argument = !is_plain_number(now) && places_.size() < kMost;
+      if (item->is_argument) {
+        given_.push_back(places_.size());
+        places_.push_back({item->name, {}, {}, true, &PyFloat_Type});
+        places_.back().item = static_cast<std::size_t>(item - items_.begin());
+        places_.back().is_left = true;  // no player finds the next one
+      }
     }
-    const bool is_found = item->found && are_same_numbers(item->found.ptr(), now);
+    const bool is_found =
+        item->found && (item->found.ptr() == now || are_same_numbers(item->found.ptr(), now));
     return is_found ? &*item : nullptr;
   }
   // what the program has computed from a tensor in the step is not known as it begins

@@ -72,6 +72,9 @@ class MovingPlaces {
     /// no argument.
     Root object = {};
     Root was = {};  ///< of an argument: the object that stood there before it was one
+    /// Of an argument that stands in a container under a followed number: which item says where.
+    /// Such a place has no owner.
+    std::optional<std::size_t> item = {};
     bool is_object() const { return !object.is_empty(); }
     /// Whether a number that stands there is followed.
     bool is_followed() const { return !is_argument && !is_object(); }
@@ -128,8 +131,10 @@ class MovingPlaces {
   /// A call begins, and `held` stands in a place: the class of float that was expected there. One
   /// of another class is expected from then on, which counts as a place that came.
   PyTypeObject* expect_float(std::size_t place, PyObject* held);
-  /// What the places that count as arguments hold now, null where there is nothing.
-  std::vector<py::object> given() const;
+  /// A call begins: what the places that count as arguments hold now, null where there is nothing.
+  std::vector<py::object> given();
+  /// What they hold as it ends.
+  std::vector<py::object> left() const;
   std::vector<std::string> names_of_given() const;
   Place& given_at(std::size_t position) { return places_[given_[position]]; }
   /// A call begins that finds these in the places that count as arguments: whether one before has
@@ -142,11 +147,11 @@ class MovingPlaces {
   /// Which of these it is; none for another place.
   std::optional<std::size_t> find_given(PyObject* owner, PyObject* key) const;
 
-  /// A number that is looked up as each call begins: what stands in a list, tuple or dict under
-  /// followed ones, such as the rate of this step in a table, what a function that depends on
-  /// nothing else gives for them, the size of a container, or an item counted from the end of a
-  /// list, to which the step may append. It moves once what leads to it was another one, and is
-  /// followed then.
+  /// What is looked up as each call begins: a number or tensors that stand in a list, tuple or dict
+  /// under followed ones, such as the rate of this step in a table or its batch, the number that a
+  /// function which depends on nothing else gives for them, the size of a container, or a number
+  /// counted from the end of a list, to which the step may append. It moves once what leads to it
+  /// was another one, and is followed, or counts as an argument, then.
   struct Item {
     struct Number {
       trace::Formula formula;  ///< over `leaves`
@@ -166,12 +171,13 @@ class MovingPlaces {
     std::vector<trace::Leaf> leaves;  ///< arguments and host values
     std::vector<double> newest;       ///< what leads to it: these numbers, or else what it was
     bool moves = false;
+    bool is_argument = false;
     PyTypeObject* float_type = &PyFloat_Type;
     py::object found = {};  ///< as the newest call began; null for nothing
   };
-  /// The number `now` that `owner`, which is called `path`, holds or gives for `arguments`, whose
-  /// formulas are over `leaves`; `newest` is what leads to it now. Null where it is not followed,
-  /// or was another one when the call began.
+  /// The number, or tensors, `now` that `owner`, which is called `path`, holds or gives for
+  /// `arguments`, whose formulas are over `leaves`; `newest` is what leads to it now. Null where it
+  /// is not followed, or was another one when the call began.
   const Item* find_item(const std::string& path, PyObject* owner,
                         std::vector<Item::Argument> arguments, std::vector<double> newest,
                         std::span<const trace::Leaf> leaves, PyObject* now);
@@ -180,6 +186,8 @@ class MovingPlaces {
   bool is_seen_growing(PyObject* owner) const;
   /// What it is as a call begins.
   py::object look_up(std::size_t item);
+  /// The same, where those that lead to it have not been looked up yet.
+  py::object look_up_all(std::size_t item);
   /// What the call that begins is given.
   void set_arguments(const std::vector<pack::Leaf>& leaves);
   const std::vector<Place>& places() const { return places_; }

@@ -276,7 +276,7 @@ void Tracked::declare_moving() {
     session_.declarations.add_host_value({moving_.places()[i].name, look, true});
   }
   for (std::size_t i = 0; i < moving_.items().size(); ++i) {
-    if (!moving_.items()[i].moves) continue;
+    if (!moving_.items()[i].moves || moving_.items()[i].is_argument) continue;
     const auto look = [this, i, found = std::make_shared<Found>()] {
       const py::object value = moving_.look_up(i);
       return leaf_in(value.ptr(), moving_.items()[i].float_type, roots_, *found);

@@ -1,6 +1,7 @@
-"""Numbers that a step finds in a list, a tuple or a dict under an int that moves: rates and weights by the number of the step."""
+"""What a step finds in a list, a tuple or a dict under an int that moves: rates and weights by the number of the step, and batches."""
 import types
 
+import numpy as np
 import pytest
 import torch
 import torch.nn as nn
@@ -17,7 +18,7 @@ def table(look, change=lambda i, held: None, items=None):
     def make():
         net = nn.Linear(3, 3)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
-        held = types.SimpleNamespace(of=list(items or (0.1 * k + 0.05 for k in range(60))), at=0, order=[(7 * k) % 60 for k in range(60)])
+        held = types.SimpleNamespace(of=items() if callable(items) else list(items or (0.1 * k + 0.05 for k in range(60))), at=0, order=[(7 * k) % 60 for k in range(60)])
         held.pair, held.by = tuple(held.of), dict(enumerate(held.of))
 
         def step(x, i):
@@ -323,3 +324,128 @@ def test_an_index_that_is_read_from_a_tensor_is_held():
         return types.SimpleNamespace(step=step, batch=lambda i: (torch.full((2,), float(i % 3)), i), holds=lambda: [weights])
 
     played(make)
+
+
+def batches():
+    return [torch.full((2, 3), 0.1 * k + 0.05) for k in range(8)]
+
+
+def pairs():
+    return [(torch.full((2, 3), 0.1 * k), {"w": 0.25 * k + 0.1, "name": "a"}) for k in range(8)]
+
+
+def of_pairs(held, i):
+    x, by = held.of[i % 8]
+    return x.sum() * by["w"]
+
+
+BATCHES = {
+    "list": lambda held, i: held.of[i % len(held.of)].sum(),
+    "dict": lambda held, i: held.by[i % 8].sum(),
+    "from_the_end": lambda held, i: held.of[-1 - i % 8].sum(),
+    "counter": lambda held, i: (setattr(held, "at", (held.at + 1) % 8), held.of[held.at].sum())[1],
+    "of_a_permutation": lambda held, i: held.of[held.order[i] % 8].sum(),
+    "two": lambda held, i: held.of[i % 8].sum() + held.of[(i + 1) % 8].mean(),
+    "beside_the_first": lambda held, i: held.of[i % 8].sum() + held.of[0].mean(),
+    "by_two_ways": lambda held, i: held.of[i % 8].sum() + held.of[(i * 3) % 8].mean(),
+    "in_epochs": lambda held, i: held.of[i // 5].sum(),
+}
+
+
+@pytest.mark.parametrize("look", BATCHES.values(), ids=BATCHES)
+def test_a_batch_under_an_int_that_moves_is_an_argument(look):
+    step = played(table(look, items=batches))
+    assert step.stats["replayed"] >= STEPS / 3, step.explain()
+
+
+def test_batches_in_a_tuple_are_refused():
+    twins.is_refused(played(table(lambda held, i: held.pair[i % 8].sum(), items=batches)), {"unstable_op_stream"})
+
+
+def test_a_batch_of_several_kinds():
+    step = played(table(of_pairs, items=pairs))
+    assert step.stats["replayed"] >= STEPS / 2, step.explain()
+
+
+def replaced(i, held):
+    if i >= LATE:
+        held.of[i % 8] = torch.full((2, 3), 0.01 * i)
+
+
+BATCHES_CHANGE = {
+    "replaced": replaced,
+    "written": lambda i, held: held.of[i % 8].add_(0.125) if i >= LATE else None,
+    "reversed": lambda i, held: held.of.reverse() if i == LATE else None,
+    "one_in_two_places": lambda i, held: held.of.__setitem__(3, held.of[4]) if i == LATE else None,
+    "of_another_shape": lambda i, held: held.of.__setitem__(LATE % 8, torch.ones(5)) if i == LATE else None,
+    "of_another_dtype": lambda i, held: held.of.__setitem__(LATE % 8, torch.ones(2, dtype=torch.float64)) if i == LATE else None,
+    "that_requires_grad": lambda i, held: held.of[LATE % 8].requires_grad_() if i == LATE else None,
+    "a_number": lambda i, held: held.of.__setitem__(LATE % 8, np.float32(2)) if i == LATE else None,
+    "another_list": lambda i, held: setattr(held, "of", batches()) if i == LATE else None,
+    "one_more": lambda i, held: held.of.append(torch.ones(2, 3)) if i >= LATE else None,
+    "one_less": lambda i, held: held.of.pop() if i == LATE else None,
+    "another_order": lambda i, held: held.order.reverse() if i == LATE else None,
+}
+
+
+@pytest.mark.parametrize("change", BATCHES_CHANGE.values(), ids=BATCHES_CHANGE)
+@pytest.mark.parametrize("name", ("list", "of_a_permutation", "beside_the_first", "two"))
+def test_batches_change_late(name, change):
+    step = played(table(BATCHES[name], change, items=batches))
+    assert step.stats["replayed"] >= STEPS / 4, step.explain()
+
+
+def test_which_batch_it_is():
+    """What is returned and kept is the very object."""
+    def play(wrap):
+        data, kept = batches(), types.SimpleNamespace(last=None)
+
+        def look(i):
+            kept.last = data[i % 8]
+            return data[i % 8], kept.last * 2
+
+        step = wrap(look)
+        seen = []
+        for i in range(STEPS):
+            found, doubled = step(i)
+            seen.append(([found is x for x in data], kept.last is found, doubled.tolist()))
+        return [seen, step]
+
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] >= STEPS / 2, step.explain()
+
+
+def test_a_batch_that_the_step_writes_to():
+    def write(held, i):
+        x = held.of[i % 8]
+        x.mul_(0.5)
+        return x.sum()
+
+    step = played(table(write, items=batches))
+    assert step.stats["replayed"] >= STEPS / 2, step.explain()
+
+
+def test_an_item_that_the_step_replaces():
+    def replace(held, i):
+        state = held.of[i % 8]
+        held.of[i % 8] = state * 0.5
+        return state.sum()
+
+    played(table(replace, items=batches))
+
+
+def test_players_do_not_find_batches(tmp_path):
+    net = nn.Linear(3, 3)
+    data, at = batches(), [0]
+
+    @steptape.wrap(model=net, verify={"first": True, "rate": 0.0})
+    def look(x):
+        at[0] = (at[0] + 1) % 8
+        return net(x * data[at[0]]).detach()
+
+    for _ in range(20):
+        look(torch.ones(2, 3))
+    assert look.stats["replayed"] > 5, look.explain()
+    look.save(tmp_path / "look.tape")
+    with pytest.raises(steptape.Unsupported, match="data"):
+        steptape.load(tmp_path / "look.tape")

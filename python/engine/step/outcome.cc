@@ -214,7 +214,7 @@ void Outcome::note_places(MovingPlaces& moving, recorder::FrontendHints& hints,
                           const std::vector<py::object>& all_found, std::size_t first_leaf,
                           const std::vector<at::Tensor>& results) {
   std::vector<Arguments> all_left;
-  for (const py::object& held : moving.given())
+  for (const py::object& held : moving.left())
     all_left.push_back(flatten(held, moving.given_at(all_left.size()).name));
   find_given(moving, all_left, results);
   std::size_t leaf = first_leaf;
@@ -254,7 +254,7 @@ void Outcome::note_places(MovingPlaces& moving, recorder::FrontendHints& hints,
     // players hold no numbers of such places: who sets them does not matter
     const bool holds_others = has_others(found) || has_others(left);
     place.is_left = place.is_left || holds_others;
-    const bool is_carried = are_results && !holds_others;
+    const bool is_carried = are_results && !holds_others && !place.item;
     hints.note_held_place(
         {place.name, found.structure(), left.structure(),
          is_carried ? trace::HeldPlace::Rule::kCarried : trace::HeldPlace::Rule::kLost});

@@ -173,6 +173,7 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
         moving_.set_containers(std::move(outer_containers));
       });
   unread_.begin(given.arguments.singles);
+  moving_.set_arguments(given.arguments.leaves);
   given.places = moving_.given();
   py::object result;
   std::vector<PyObject*> containers = std::move(given.arguments.containers);

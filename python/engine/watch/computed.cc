@@ -129,8 +129,9 @@ std::optional<FollowedNumbers::Derivation> Watcher::follow_item_from_the_end(PyO
   if (!before || !item || !is_plain_number(item.ptr())) return std::nullopt;
   if (!FollowedNumbers::can_follow(item.ptr()) || is_followed(item.ptr())) return std::nullopt;
   const trace::Formula place = trace::constant(static_cast<double>(*before));
-  return follow_held(sequence, {{.numbers = {{place, &PyLong_Type}}}}, PyFloat_AsDouble(item.ptr()),
-                     item.ptr());
+  const MovingPlaces::Item* found = find_held(sequence, {{.numbers = {{place, &PyLong_Type}}}},
+                                              PyFloat_AsDouble(item.ptr()), item.ptr());
+  return found == nullptr ? std::nullopt : std::optional(follow_held(*found, item.ptr()));
 }
 
 std::optional<bool> Watcher::follow_from_the_end(PyObject* sequence, PyObject* key) {
@@ -180,28 +181,38 @@ bool Watcher::follow_item(PyObject* container, PyObject* key) {
                         PyDict_CheckExact(container) || is_array_of_numpy(container);
   if (!is_known || !PyLong_CheckExact(key) || !exists(container)) return false;
   const py::object item = held_at(container, key);
-  if (!item || !is_plain_number(item.ptr()) || is_followed(item.ptr())) return false;
+  if (!item || is_followed(item.ptr())) return false;
+  const bool is_number = is_plain_number(item.ptr());
+  // tensors in a tuple are state that is known by its path
+  const bool holds_arguments = PyList_Check(container) || PyDict_Check(container);
+  if (!is_number && !(holds_arguments && may_be_argument(item.ptr()))) return false;
   // what stands there now may have been written in the step
   if (has_written_items(container) || size_before(container) != size_of(container)) return false;
-  auto number = follow_held(container, {{.numbers = {{*formula, &PyLong_Type}}}},
-                            PyLong_AsDouble(key), item.ptr());
-  if (!number) return false;
-  number->escape = {key};
-  awaited_.back().number = std::move(number);
+  const MovingPlaces::Item* found = find_held(container, {{.numbers = {{*formula, &PyLong_Type}}}},
+                                              PyLong_AsDouble(key), item.ptr());
+  if (found == nullptr) return false;
+  if (!is_number) return true;  // an argument
+  awaited_.back().number = follow_held(*found, item.ptr());
+  awaited_.back().number->escape = {key};
   return true;
 }
 
-std::optional<FollowedNumbers::Derivation> Watcher::follow_held(
-    PyObject* container, std::vector<MovingPlaces::Item::Argument> at, double newest,
-    PyObject* now) {
+const MovingPlaces::Item* Watcher::find_held(PyObject* container,
+                                             std::vector<MovingPlaces::Item::Argument> at,
+                                             double newest, PyObject* now) {
   recorder::FrontendHints* hints = recorder::FrontendHints::current();
-  if (hints == nullptr) return std::nullopt;
+  if (hints == nullptr) return nullptr;
   const MovingPlaces::Item* found = moving_.find_item(path_of(container), container, std::move(at),
                                                       {newest}, hints->leaves(), now);
-  if (found == nullptr) return std::nullopt;
-  slots_->hold_containers();
+  if (found != nullptr) slots_->hold_containers();
+  return found;
+}
+
+FollowedNumbers::Derivation Watcher::follow_held(const MovingPlaces::Item& item, PyObject* now) {
   FollowedNumbers::Derivation number;
-  number.formula = trace::leaf(hints->leaf(trace::LeafKind::kHostValue, found->name));
+  const trace::Index leaf =
+      recorder::FrontendHints::current()->leaf(trace::LeafKind::kHostValue, item.name);
+  number.formula = trace::leaf(leaf);
   number.is_of_float = PyFloat_Check(now);
   number.is_held = true;
   return number;
@@ -214,10 +225,13 @@ std::optional<FollowedNumbers::Derivation> Watcher::follow_size(PyObject* contai
     return std::nullopt;
   const std::optional<Py_ssize_t> before = size_before(container);
   if (!before) return std::nullopt;
-  auto number = follow_held(container, {}, static_cast<double>(*before), py::int_(*before).ptr());
+  const py::int_ size(*before);
+  const MovingPlaces::Item* found =
+      find_held(container, {}, static_cast<double>(*before), size.ptr());
+  if (found == nullptr) return std::nullopt;
+  FollowedNumbers::Derivation number = follow_held(*found, size.ptr());
   const Py_ssize_t added = size_of(container) - *before;
-  if (number && added != 0)
-    number->formula = *number->formula + trace::constant(static_cast<double>(added));
+  if (added != 0) number.formula = *number.formula + trace::constant(static_cast<double>(added));
   return number;
 }
 

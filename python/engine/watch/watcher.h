@@ -336,10 +336,11 @@ class Watcher final : public Listener {
   std::optional<FollowedNumbers::Derivation> follow_item_from_the_end(PyObject* sequence,
                                                                       Py_ssize_t at);
   std::optional<bool> follow_slice(PyObject* list, PyObject* slice);
-  /// The number that a container held, or the size that it had, as the call began.
-  std::optional<FollowedNumbers::Derivation> follow_held(
-      PyObject* container, std::vector<MovingPlaces::Item::Argument> at, double newest,
-      PyObject* now);
+  /// What a container held there, or the size that it had, as the call began (see `find_item`).
+  const MovingPlaces::Item* find_held(PyObject* container,
+                                      std::vector<MovingPlaces::Item::Argument> at, double newest,
+                                      PyObject* now);
+  static FollowedNumbers::Derivation follow_held(const MovingPlaces::Item& item, PyObject* now);
   /// Its size, which is a number that moves.
   std::optional<FollowedNumbers::Derivation> follow_size(PyObject* container);
   /// Whether that is not 0 is asked. False where the size is not followed.
