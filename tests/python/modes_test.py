@@ -11,7 +11,8 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import steptape
-from loops import batch, is_refused, mse, net, program, replays, training, with_kinds
+import twins
+from loops import adam, batch, is_refused, mse, net, program, replays, training, with_kinds
 
 
 class Tagged(torch.Tensor):
@@ -186,6 +187,35 @@ def test_a_default_device_that_is_set():
         return program(around, made.step, holds=made.holds())
 
     replays(make)
+
+
+READS_ON_A_DEFAULT_DEVICE = {
+    "returned": lambda x, n: x.mean().item(),
+    "enters": lambda x, n: (x * x.mean().item()).sum().item() + n,
+    "decides": lambda x, n: 1.0 if x.mean().item() > 0 else float(x.sum()),
+    "made": lambda x, n: (torch.full((3,), 0.5 * n) + torch.tensor([n, 1.0, x.mean().item()]) + torch.zeros(3)).tolist(),
+    "as_int": lambda x, n: int(x.sum() * 10) + (x * n).sum().item(),
+    "of_several": lambda x, n: max(v.item() for v in x.mean(1)) + sum(x[0].tolist()),
+    "compared": lambda x, n: bool((x.sum() > 0) & (x.mean() < 1)),
+}
+
+
+@pytest.mark.parametrize("read", READS_ON_A_DEFAULT_DEVICE.values(), ids=READS_ON_A_DEFAULT_DEVICE)
+def test_numbers_are_read_on_a_default_device(read):
+    def play(wrap):
+        torch.manual_seed(3)
+        made = training(net(), optimizer_of=adam)
+        batches = [batch(i) for i in range(40)]
+        torch.set_default_device("cpu")
+        try:
+            step = wrap(lambda x, y, n: (made.step(x, y), read(x, n)))
+            seen = [step(*each, i) for i, each in enumerate(batches)]
+        finally:
+            torch.set_default_device(None)
+        return [twins.bits([seen, made.holds()]), step]
+
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] >= 20, step.explain()
 
 
 def test_another_mode_over_a_default_device_is_refused():

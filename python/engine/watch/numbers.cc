@@ -336,6 +336,7 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
   if (awaited.reads == Reads::kInternal) hints->keep_internal(awaited.first_read);
   if (awaited.reads != Reads::kFollowed || result == nullptr || *result == nullptr) return;
   FollowedNumbers& numbers = FollowedNumbers::current();
+  if (numbers.contains(*result)) return;  // by a mode's own call of the function
   const trace::Formula leaf = newest_read();
   if (!awaited.tested.empty()) {
     if (FollowedNumbers::test_class(awaited.tested, leaf, *result == Py_True))

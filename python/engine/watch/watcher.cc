@@ -32,6 +32,13 @@ bool imports(PyObject* function) {
   return std::ranges::find(of_modules, function) != std::end(of_modules);
 }
 
+/// Whether torch hands on what this code gives as the result of the function that a mode was asked
+/// for.
+bool gives_to_torch(PyCodeObject* code) {
+  static PyObject* const name = PyUnicode_InternFromString("__torch_function__");
+  return code->co_name == name;  // names of code are interned
+}
+
 /// Whether it is what the methods of loggers call once a message is of a level that is shown.
 bool logs(PyObject* function) {
   static PyObject* const known =
@@ -510,7 +517,8 @@ bool Watcher::leave_unwatched() {
 
 bool Watcher::look(const Instruction& given) {
   look_at_singles(given);
-  if (given.operation == Operation::kGiveOut && add_up(given)) return false;
+  if (given.operation == Operation::kGiveOut && (add_up(given) || gives_to_torch(given.code)))
+    return false;
   if (given.operation == Operation::kImport ||
       (given.operation == Operation::kCall && imports(given.callee))) {
     if (given.operation == Operation::kImport) {
