@@ -3,6 +3,7 @@ the system for: a step that reads one is refused with its line, and where a guar
 """
 import copy
 import ctypes
+import functools
 import importlib
 import mmap
 import os
@@ -200,6 +201,49 @@ def test_the_state_of_a_generator_may_be_set_again():
         return seen, own.get_state().tolist(), torch.get_rng_state().tolist(), step
 
     replays_as_a_rule(twins.played_alike(play))
+
+
+# what sets a generator by value, in each call to the state in which the next one finds it
+SEEDS = {
+    "seeded": lambda held: torch.manual_seed(2),
+    "seeded by itself": lambda held: held.own.manual_seed(2),
+    "seeded by its class": lambda held: torch.Generator.manual_seed(held.own, 2),
+    "seeded by a method that was kept": lambda held: held.seed(2),
+    "seeded by a partial": lambda held: functools.partial(torch.manual_seed, 2)(),
+    "seeded by a number of the program's": lambda held: torch.random.manual_seed(held.number),
+    "set": lambda held: torch.set_rng_state(held.states[0]),
+    "set by itself": lambda held: held.own.set_state(held.states[1]),
+    "set to the state of another": lambda held: held.own.set_state(held.other.get_state()),
+    "set to the state of torch's": lambda held: held.own.set_state(torch.get_rng_state()),
+    "set to a copy": lambda held: held.own.set_state(held.states[1].clone()),
+    "seeded now and then": lambda held: torch.manual_seed(2) if held.number % 3 == 2 or held.number < 5 else None,
+    "seeded and forked": lambda held: [torch.manual_seed(2) for _ in [torch.random.fork_rng(devices=[]).__enter__()]],
+}
+
+
+@pytest.mark.parametrize("draws", (True, False), ids=("drawn_from", "not_drawn_from"))
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_a_generator_that_the_step_sets_by_value_is_refused(seed, draws):
+    def play(wrap):
+        torch.manual_seed(2)
+        held = types.SimpleNamespace(own=torch.Generator().manual_seed(2), other=torch.Generator().manual_seed(2), number=2)
+        held.states, held.seed = (torch.get_rng_state(), held.own.get_state()), held.own.manual_seed
+
+        def train(x):
+            noise = torch.rand(2) + torch.rand(2, generator=held.own) if draws else 1.0
+            seed(held)
+            return x * noise
+
+        step = wrap(train)
+        seen = []
+        for i in range(CALLS):
+            if i == CHANGE:
+                torch.rand(1), torch.rand(1, generator=held.own)
+            held.number += seed is SEEDS["seeded now and then"]
+            seen.append((step(torch.ones(2)).tolist(), held.own.get_state().tolist(), torch.get_rng_state().tolist()))
+        return seen, step
+
+    twins.is_refused(twins.played_alike(play), {"generator_seek"})
 
 
 class Trainer:

@@ -191,7 +191,6 @@ bool Watcher::call(const Instruction& in) {
 
 bool Watcher::call(const Call& made, int depth) {
   PyObject* callee = made.callee;
-  gives_state_ = false;
   if (depth == 0) {
     refuse(RefusalCode::kHostEffect, "a call goes through too many partials and bound methods");
     load_arguments(made);
@@ -678,9 +677,9 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     awaited_.back().path = path_of(self) + "." + text_of(arguments[0]);
     return exists(self);
   }
+  if (is_generator(self)) return call_of_generator(self, name, arguments);
   if (is_tensor(self) || is_torchs(Py_TYPE(self)) ||
       (PyType_Check(self) && is_torchs(reinterpret_cast<PyTypeObject*>(self)))) {
-    if (is_generator(self)) ask_generator(name);
     return call_of_torch(made, name);
   }
   if (name == "__call__") {

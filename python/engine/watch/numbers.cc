@@ -329,7 +329,10 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
   if (is_tensor_there && tensor_of(*result).has_storage()) {
     const c10::Storage& storage = tensor_of(*result).storage();
     if (awaited.is_made) hints->note_made(storage);
-    if (awaited.is_state) hints->note_state(storage);
+    if (awaited.state_of != nullptr) {
+      hints->note_state(storage);
+      states_of_[storage.unsafeGetStorageImpl()] = awaited.state_of;
+    }
   }
   if (hints->reads() == awaited.first_read) return;
   if (awaited.classes && hints->reads() == awaited.first_read + 2) return require_classes(awaited);
@@ -385,16 +388,15 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
                             std::span<PyObject* const> arguments) {
   // unbound, the tensor comes first
   const bool is_bound = PyCFunction_Check(callee);
-  const bool is_method =
-      is_bound ? PyCFunction_GET_SELF(callee) != nullptr && is_tensor(PyCFunction_GET_SELF(callee))
-               : !arguments.empty() && is_tensor(arguments.front());
-  if (is_method && name == "tolist") {
-    PyObject* const tensor = is_bound ? PyCFunction_GET_SELF(callee) : arguments.front();
-    if (is_short(tensor_of(tensor))) {
-      awaited_.back().listed = borrowed(tensor);
-      return true;
-    }
+  PyObject* const self = is_bound            ? PyCFunction_GET_SELF(callee)
+                         : arguments.empty() ? nullptr
+                                             : arguments.front();
+  const bool is_method = self != nullptr && is_tensor(self);
+  if (is_method && name == "tolist" && is_short(tensor_of(self))) {
+    awaited_.back().listed = borrowed(self);
+    return true;
   }
+  if (self != nullptr && is_generator(self)) return call_of_generator(self, name, arguments);
   if (is_method || name.starts_with('_')) {  // those are functions of torch._C, too
     for (const Outlet& outlet : kOutlets) {
       if (outlet.method == name) {
@@ -405,10 +407,6 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   if (is_method && name == "numpy") {
     awaited_.back().gives_array = true;
     return true;
-  }
-  if (name == "get_state" && gives_state_) {
-    awaited_.back().is_state = true;
-    return begin_ops({}, Reads::kInternal);
   }
   if (name == "run_backward" && !arguments.empty()) look_at_graph(arguments.front());
   // bound, the tensor is not among the arguments

@@ -185,20 +185,38 @@ void Watcher::note_event(std::string_view event) {
 }
 
 /// No op shows what a generator was seeded with. Its state may be taken, to be set again.
-void Watcher::ask_generator(const std::string& name) {
-  gives_state_ = name == "get_state" || name == "get_rng_state" || name == "get_rng_state_all";
-  const bool asks = name == "seed" || name == "initial_seed" || name == "get_offset" ||
-                    name == "graphsafe_get_state";
-  if (!asks) return;
-  refuse(RefusalCode::kHostEffect, "the step asks a generator of torch's where it stands (`" +
-                                       name + "`), which is elsewhere in each call");
+bool Watcher::call_of_generator(PyObject* generator, std::string_view name,
+                                std::span<PyObject* const> arguments) {
+  constexpr std::array<std::string_view, 4> kAsks = {"seed", "initial_seed", "get_offset",
+                                                     "graphsafe_get_state"};
+  constexpr std::array<std::string_view, 4> kSets = {"manual_seed", "set_state", "set_offset",
+                                                     "graphsafe_set_state"};
+  if (name == "get_state") {
+    awaited_.back().state_of = generator;
+    return begin_ops({}, Reads::kInternal);
+  }
+  for (PyObject* argument : arguments) FollowedNumbers::current().escape(argument);
+  if (is_one_of(name, kAsks)) {
+    refuse(RefusalCode::kHostEffect, "the step asks a generator of torch's where it stands (`" +
+                                         std::string(name) + "`), which is elsewhere in each call");
+  }
+  // a state that it has had in this call is put back, whichever that is
+  const auto is_own = [this, generator](PyObject* state) {
+    if (!is_tensor(state) || !tensor_of(state).has_storage()) return false;
+    const auto found = states_of_.find(tensor_of(state).storage().unsafeGetStorageImpl());
+    return found != states_of_.end() && found->second == generator;
+  };
+  if (is_one_of(name, kSets) && std::ranges::none_of(arguments, is_own)) {
+    refuse(RefusalCode::kGeneratorSeek, "the step sets a generator (`" + std::string(name) +
+                                            "`) to a state that it has not had in this call");
+  }
+  return false;
 }
 
 /// Of streams, events and graphs, of the device's allocator and of seeds no op tells.
 void Watcher::refuse_untold(PyObject* function) {
   const std::string module = text_of(member(function, "__module__").ptr());
   const std::string name = text_of(member(function, "__qualname__").ptr());
-  if (module.starts_with("torch.") && module.ends_with("random")) ask_generator(name);
   const bool is_of_files =
       (module == "torch.serialization" && (name == "save" || name == "load")) ||
       (module.starts_with("torch.jit") && name.ends_with("save"));

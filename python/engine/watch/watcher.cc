@@ -480,6 +480,7 @@ void Watcher::release() {
   torchs_classes_.clear();
   names_of_torchs_.clear();
   states_.clear();
+  states_of_.clear();
   newest_code_ = {};
   objects_.clear();
 }

@@ -196,8 +196,8 @@ class Watcher final : public Listener {
     // of what does ops
     Reads reads = Reads::kNone;
     bool has_announced = false;
-    bool is_made = false;   ///< a tensor of what the host holds, with a memory of its own
-    bool is_state = false;  ///< that of a generator
+    bool is_made = false;          ///< a tensor of what the host holds, with a memory of its own
+    PyObject* state_of = nullptr;  ///< the generator whose state it is
     std::size_t first_read = 0;
     std::optional<double> classes = {};                   ///< of one_hot
     std::optional<FollowedNumbers::OfRead> of_read = {};  ///< what the result is of that
@@ -503,7 +503,9 @@ class Watcher final : public Listener {
   /// The code of torch.nn.Module that calls the forward and its hooks.
   static PyCodeObject* call_of_modules();
   void enter_module(PyObject* module);
-  void ask_generator(const std::string& name);
+  /// A method of a generator of torch's is called: whether its result is awaited.
+  bool call_of_generator(PyObject* generator, std::string_view name,
+                         std::span<PyObject* const> arguments);
   void refuse_untold(PyObject* function);
   void note_step(PyObject* optimizer);
   bool call_of_torch(PyObject* callee, std::string_view name, std::span<PyObject* const> arguments);
@@ -589,7 +591,9 @@ class Watcher final : public Listener {
   /// Of the newest instruction, if it is a call: what is called, and its first argument. Borrowed.
   PyObject* newest_callee_ = nullptr;
   PyObject* newest_argument_ = nullptr;
-  bool gives_state_ = false;       ///< it is given what state a generator is in
+  /// By the memory of each state that a generator was asked for in this call: which, borrowed. The
+  /// recorder holds on to the memory's address.
+  std::unordered_map<const c10::StorageImpl*, PyObject*> states_of_;
   PyObject* outermost_ = nullptr;  ///< that of the step's function
   // calls that are under way
   int unwatched_ = 0;
