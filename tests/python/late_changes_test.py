@@ -884,6 +884,14 @@ class OwnTime(datetime.datetime):
     pass
 
 
+class Meter(type):
+    pass
+
+
+class MeteredTime(datetime.datetime, metaclass=Meter):
+    pass
+
+
 class OwnBits(numpy.random.PCG64):
     pass
 
@@ -903,6 +911,14 @@ FROM_OUTSIDE = {  # what the step asks, by which code it is refused
     "a generator's method that map calls": (lambda rng=numpy.random.default_rng(1): mapped(rng.integers), "host_random"),
     "a generator's method that max calls": (lambda rng=numpy.random.default_rng(1): max([10, 20], key=rng.integers), "host_random"),
     "a random method that map calls": (lambda rng=random.Random(1): mapped(rng.randrange), "host_random"),
+    "a function of NumPy's": (lambda: numpy.random.sample() + 1, "host_random"),
+    "another function of NumPy's": (lambda draw=numpy.random.ranf: draw() + 1, "host_random"),
+    "NumPy is seeded": (lambda: numpy.random.seed(0) or 2.0, "host_random"),
+    "a function of NumPy's that map calls": (lambda: mapped(numpy.random.sample).sum(), "host_random"),
+    "a function of NumPy's in a partial": (lambda: functools.partial(numpy.random.sample, 2)().sum(), "host_random"),
+    "NumPy's bits": (lambda: 1.0 if numpy.random.get_bit_generator() else 2.0, "host_random"),
+    "a generator of NumPy's, made anew": (lambda: numpy.random.default_rng(3).random() + 1, "host_random"),
+    "the clock of a subclass with a metaclass": (lambda: 1.0 if MeteredTime.now().year > 1 else 2.0, "host_effect"),
     "the clock of a subclass": (lambda: 1.0 if OwnTime.now().year > 1 else 2.0, "host_effect"),
     "a clock that map calls": (lambda: mapped(lambda _: 1.0) if list(map(time.sleep, [0])) else 2.0, None),
     "resources": (lambda: 1.0 if resource.getrusage(resource.RUSAGE_SELF) else 2.0, "host_effect"),

@@ -97,6 +97,10 @@ bool holds_items(PyObject* value) {
   return Py_TYPE(value)->tp_iter != nullptr || PySequence_Check(value) != 0;
 }
 
+bool is_function_of_cython(PyObject* value) {
+  return std::string_view(Py_TYPE(value)->tp_name).ends_with("cython_function_or_method");
+}
+
 bool is_function_of_c(PyObject* value) {
   const std::string_view type = Py_TYPE(value)->tp_name;
   if (is_partial(value)) return calls_c(value);
@@ -132,8 +136,11 @@ bool is_given_to_c(PyObject* type) {
 
 /// The name of the module that a function of C's is from, or "".
 std::string module_of(PyObject* function) {
-  PyObject* module = reinterpret_cast<PyCFunctionObject*>(function)->m_module;
-  return module != nullptr && PyUnicode_Check(module) ? text_of(module) : "";
+  // of what Cython has made it is an attribute
+  const py::object module = PyCFunction_Check(function)
+                                ? borrowed(reinterpret_cast<PyCFunctionObject*>(function)->m_module)
+                                : member(function, "__module__");
+  return module && PyUnicode_Check(module.ptr()) ? text_of(module.ptr()) : "";
 }
 
 }  // namespace
@@ -286,8 +293,12 @@ bool Watcher::call(const Call& made, int depth) {
   look_up(callee, "__call__");
   if (test_by_numpy(made)) return false;
   if (follow_call(made)) return true;
-  if (!made.arguments.empty() && is_from_outside(made, name_of(callee), made.arguments.front()))
-    return false;
+  if (!is_made_by_class(type)) {
+    Call named = made;
+    named.module = module_of(callee);
+    PyObject* const first = made.arguments.empty() ? nullptr : made.arguments.front();
+    if (is_from_outside(named, name_of(callee), first)) return false;
+  }
   PyObject* code_of_call = in_class(type, "__call__");
   const bool follows = code_of_call != nullptr && PyFunction_Check(code_of_call);
   const bool is_torchs_own =
@@ -636,6 +647,11 @@ void Watcher::load_callable(PyObject* value) {
   if (PyMethod_Check(value) && !PyFunction_Check(PyMethod_GET_FUNCTION(value))) {
     is_from_outside({.callee = value, .arguments = {}, .named = {}},
                     name_of(PyMethod_GET_FUNCTION(value)), PyMethod_GET_SELF(value));
+  }
+  if (is_function_of_cython(value)) {
+    Call inner{.callee = value, .arguments = {}, .named = {}};
+    inner.module = module_of(value);
+    is_from_outside(inner, name_of(value), nullptr);
   }
   if (!is_function_of_c(value)) return;
   if (is_one_of(name_of(value), kTellsAddress)) moving_.keep_objects();

@@ -36,7 +36,8 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
   const std::string type = self == nullptr || PyModule_Check(self) ? "" : type_name(self);
   static PyObject* const generators = attribute_type("_random", "Random");
   static PyObject* const own = attribute_type("random", "_inst");
-  const bool is_numpys = !type.empty() && is_made_of(Py_TYPE(self), "numpy.random.");
+  const bool is_numpys = made.module.starts_with("numpy.random") ||
+                         (!type.empty() && is_made_of(Py_TYPE(self), "numpy.random."));
   const bool is_generator =
       is_numpys ||
       (self != nullptr && !type.empty() &&
@@ -65,7 +66,7 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
     return true;
   }
   const bool is_clock =
-      made.module == "time" || (type == "type" && self != nullptr &&
+      made.module == "time" || (self != nullptr && PyType_Check(self) &&
                                 is_made_of(reinterpret_cast<PyTypeObject*>(self), "datetime.") &&
                                 (name == "now" || name == "today" || name == "utcnow"));
   const bool is_chance = (made.module == "_uuid" && name.starts_with("generate_")) ||
