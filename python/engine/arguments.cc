@@ -284,7 +284,8 @@ class Flattening {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) add_key(PyTuple_GET_ITEM(key, i));
       shape_ += '>';
     } else {
-      arguments_.holds_opaque |= !is_fixed(key);
+      if (!is_fixed(key) && object_ != nullptr) set_unguarded(key);
+      arguments_.holds_opaque |= !is_fixed(key) && object_ == nullptr;
       add_object(key);
     }
   }

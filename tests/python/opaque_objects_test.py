@@ -423,3 +423,50 @@ def test_an_object_that_a_module_of_torchs_holds_or_not(monkeypatch):
         seen.append([step(torch.ones(1)).item() for _ in range(10)])
     assert seen == [[2.] * 10, [3.] * 10, [2.] * 10], step.explain()
     assert step.stats["replayed"] >= 12, step.explain()
+
+
+class Event:
+    """What an engine's handlers are kept under."""
+
+
+class Engine:
+    """Loops as those of ignite's do: it gives itself to the step, and holds it."""
+
+    def __init__(self, process):
+        self.process, self.state = process, types.SimpleNamespace(epoch=1, iteration=0, output=None, metrics={})
+        self.handlers = {Event(): [(self.count, (), {})], Event(): [(self.average, (), {})]}
+
+    def count(self):
+        self.state.iteration += 1
+
+    def average(self):
+        self.state.metrics["loss"] = 0.9 * self.state.metrics.get("loss", 0.0) + 0.1 * self.state.output
+
+    def run(self, batches, epochs):
+        for self.state.epoch in range(1, epochs + 1):
+            for x in batches:
+                self.state.output = self.process(self, x)
+                for handler, args, named in [each for kept in self.handlers.values() for each in kept]:
+                    handler(*args, **named)
+
+
+def test_an_engine_gives_itself_to_the_step_that_it_holds():
+    def play(wrap):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 2)
+        optimizer = torch.optim.Adam(net.parameters(), 0.01)
+
+        def update(engine, x):
+            optimizer.zero_grad()
+            loss = net(x).pow(2).mean() * (1 + engine.state.epoch)
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        step = wrap(update)
+        engine, seen = Engine(step), []
+        engine.handlers[Event()] = [(lambda: seen.append(repr(vars(engine.state))), (), {})]
+        engine.run([torch.randn(4, 3) for _ in range(10)], 4)
+        return [seen, twins.bits(net), step]
+
+    replays_as_a_rule(twins.played_alike(play))
