@@ -125,7 +125,8 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
            "the step takes a lock (`" + path_of(self) + "`), which a replay does not do");
     return true;
   }
-  const bool is_setter = (made.module == "sys" && name.starts_with("set")) ||
+  const bool is_setter = (made.module == "sys" &&
+                          (name.starts_with("set") || name == "audit" || name == "addaudithook")) ||
                          (made.module == "gc" && name != "collect" && !name.starts_with("get") &&
                           name != "isenabled") ||
                          (made.module == "_signal" && name.starts_with("s")) ||
