@@ -94,24 +94,27 @@ bool is_of_numbers_alone(PyObject* function) {
 
 }  // namespace
 
+std::optional<std::size_t> Watcher::changed_content(PyObject* container) const {
+  const auto found = noted_.find(id_of(Kind::kContent, container, nullptr));
+  const bool is_changed = found != noted_.end() && slots_->slot(found->second).is_changed;
+  return is_changed ? std::optional(found->second) : std::nullopt;
+}
+
 std::optional<Py_ssize_t> Watcher::size_before(PyObject* container) const {
-  const auto content = noted_.find(id_of(Kind::kContent, container, nullptr));
-  const Slot* slot = content == noted_.end() ? nullptr : &slots_->slot(content->second);
   if (written_entries_.contains(container)) return std::nullopt;
-  if (slot == nullptr || !slot->is_changed) return size_of(container);
-  if (!slot->is_appended_to || is_bounded(container)) return std::nullopt;
-  return slots_->size_when_met(content->second);
+  const std::optional<std::size_t> content = changed_content(container);
+  if (!content) return size_of(container);
+  if (!slots_->slot(*content).is_appended_to || is_bounded(container)) return std::nullopt;
+  return slots_->size_when_met(*content);
 }
 
 std::optional<Py_ssize_t> Watcher::position_before(PyObject* sequence, Py_ssize_t at) const {
   const std::optional<Py_ssize_t> before = size_before(sequence);
   if (at >= 0) return before && at >= *before ? std::nullopt : std::optional(at);
-  const auto content = noted_.find(id_of(Kind::kContent, sequence, nullptr));
-  const Slot* slot = content == noted_.end() ? nullptr : &slots_->slot(content->second);
-  const Py_ssize_t added = before            ? size_of(sequence) - *before
-                           : slot == nullptr ? 0
-                                             : slot->appended;  // to a queue that drops the others
-  if (!before && (slot == nullptr || !slot->is_appended_to)) return at;
+  const std::optional<std::size_t> content = changed_content(sequence);
+  if (!content || !slots_->slot(*content).is_appended_to) return at;
+  // a full queue has dropped as many
+  const Py_ssize_t added = before ? size_of(sequence) - *before : slots_->slot(*content).appended;
   return at + added < 0 ? std::optional(at + added) : std::nullopt;
 }
 

@@ -300,14 +300,11 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
 void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string& path) {
   const bool is_of_container = kind == Kind::kSize || kind == Kind::kItem || kind == Kind::kHas ||
                                kind == Kind::kKeys || kind == Kind::kEntry;
-  const auto content =
-      is_of_container ? noted_.find(id_of(Kind::kContent, owner, nullptr)) : noted_.end();
-  const Slot* changed = content == noted_.end() ? nullptr : &slots_->slot(content->second);
+  const auto changed = is_of_container ? changed_content(owner) : std::nullopt;
   const bool is_known = kind == Kind::kSize || (kind == Kind::kItem && size_before(owner));
-  const bool has_grown = changed != nullptr && changed->is_appended_to && is_known;
-  if (changed != nullptr && changed->is_changed && !has_grown) {
+  if (changed && !(is_known && slots_->slot(*changed).is_appended_to)) {
     // what stands there now is of the middle of the step: what the container held before counts
-    slots_->slot(content->second).is_guarded = true;
+    slots_->slot(*changed).is_guarded = true;
     const py::object now = held_at(owner, key);
     if (now) mark(now.ptr(), path);
     return;
@@ -403,14 +400,12 @@ py::object Watcher::value_before(const Slot& slot) const {
   const bool is_of_all =
       slot.kind == Kind::kContent || slot.kind == Kind::kSize || slot.kind == Kind::kKeys;
   PyObject* const owner = slot.owner.get();
-  const auto content = noted_.find(id_of(Kind::kContent, owner, nullptr));
-  const bool has_grown = content != noted_.end() && slots_->slot(content->second).is_changed &&
-                         slots_->slot(content->second).is_appended_to;
-  if (has_grown && slot.kind == Kind::kSize)
-    return py::int_(slots_->size_when_met(content->second));
+  const auto changed = changed_content(owner);
+  const bool has_grown = changed && slots_->slot(*changed).is_appended_to;
+  if (has_grown && slot.kind == Kind::kSize) return py::int_(slots_->size_when_met(*changed));
   if (has_grown && slot.kind == Kind::kItem && is_from_the_end(slot.key.get())) {
-    const Py_ssize_t added = size_of(owner) - slots_->size_when_met(content->second);
-    const Py_ssize_t before = PyLong_AsSsize_t(slot.key.get());
+    const Py_ssize_t added = size_of(owner) - slots_->size_when_met(*changed);
+    const Py_ssize_t before = PyNumber_AsSsize_t(slot.key.get(), nullptr);
     return held_at(owner, py::int_(before - added).ptr());
   }
   const py::object before = is_of_all ? content_before(owner) : py::object();

@@ -320,6 +320,8 @@ class Watcher final : public Listener {
   void load_content(PyObject* container);
   bool has_written_entries(PyObject* dict) const;
   void load_size(PyObject* container);
+  /// Where the slot is of what a container holds, which the step has changed; none otherwise.
+  std::optional<std::size_t> changed_content(PyObject* container) const;
   /// How many items a list, deque, dict or set had as the call began, to the end of which the step
   /// may have added some; none where it has done something else to it.
   std::optional<Py_ssize_t> size_before(PyObject* container) const;
