@@ -60,7 +60,7 @@ class Exit {
     // ops of several threads may end in another order than they began
     std::ranges::sort(state_.recording.reads, {}, &trace::HostRead::op);
     state_.recording.status =
-        recorded_.created_state ? trace::Status::kWarmUp : trace::Status::kProbe;
+        recorded_.is_warm_up() ? trace::Status::kWarmUp : trace::Status::kProbe;
   }
 
  private:
@@ -149,8 +149,12 @@ class Exit {
     return version && before ? *version - *before : 1;
   }
 
+  void note_created(const std::string& path) {
+    if (!recorded_.is_warm_up()) recorded_.created_state = path;
+  }
+
   void created(const live::TensorAt& at) {
-    recorded_.created_state = true;
+    note_created(at.path);
     const trace::TensorId id = state_.tensor_table.see(at.tensor, Origin::kForeign, {});
     if (id != trace::kNoTensor) give_role(state_.tensor_table.buffer_of(id), at.role, at.path);
   }
@@ -573,7 +577,7 @@ class Exit {
   }
 
   void compare_groups(const trace::OptimizerLayout& before, const trace::OptimizerLayout& now) {
-    if (now.state.size() > before.state.size()) recorded_.created_state = true;
+    if (now.state.size() > before.state.size()) note_created(before.path + ".state");
     if (before.groups.size() != now.groups.size()) {
       changed(before.path + ".param_groups", std::to_string(before.groups.size()) + " groups",
               std::to_string(now.groups.size()));

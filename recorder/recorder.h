@@ -77,8 +77,10 @@ struct Recorded {
   /// In which the step asks where a tensor lies.
   std::set<trace::BufferId> kept_buffers = {};
   FrontendHints hints;  ///< of the step's front end; its refusals and effects are in the recording
-  /// Optimizer state or lazy parameters came into being: a warm-up, not a probe.
-  bool created_state = false;
+  /// Where optimizer state, lazy parameters or tensors of the program's came into being first: a
+  /// warm-up, not a probe. "": nowhere.
+  std::string created_state = {};
+  bool is_warm_up() const { return !created_state.empty(); }
   /// Depth::kBytes: of each buffer that the step found, by its id, and of each of
   /// Recording::generators. Null for what is not on the CPU.
   std::vector<trace::Blob> found = {};

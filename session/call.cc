@@ -305,7 +305,7 @@ void Call::prove(std::span<const Unsure> unsure) {
   if (!recorded) return;
   Plans::bind_numbers(*recorded);
   const trace::Recording& proof = recorded->recording;
-  const bool is_clean = !recorded->created_state && proof.refusals.empty();
+  const bool is_clean = !recorded->is_warm_up() && proof.refusals.empty();
   std::vector<std::optional<trace::Difference>> parted;
   for (const auto& [variant, unproved] : unsure) {
     parted.push_back(replayer::contradiction(*variant->recording, proof));
@@ -352,7 +352,7 @@ std::optional<recorder::Recorded> Call::run_recorded() {
       recorder::record([this] { return run_function(InsideStep::Depth::kWatched); },
                        given_.arguments, step_.session.objects, *interceptor, detail());
   recorded.recording.call = call;
-  step_.journal.recorded(recorded.recording, recorded.created_state);
+  step_.journal.recorded(recorded.recording, recorded.is_warm_up());
   recorded.results.clear();
   if (recorded.hints.is_discarded()) return std::nullopt;
   step_.session.declarations.describe(given_.declared, recorded.recording);

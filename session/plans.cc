@@ -37,7 +37,7 @@ Plans::Plans(SessionState& session, Journal& journal, const std::string& step)
       variants_(session.options.max_variants) {}
 
 void Plans::bind_numbers(recorder::Recorded& recorded) {
-  if (recorded.created_state) return;
+  if (recorded.is_warm_up()) return;
   if (recorded.hints.follows_numbers()) {
     bind_followed_numbers(recorded);
   } else {
@@ -48,7 +48,7 @@ void Plans::bind_numbers(recorder::Recorded& recorded) {
 
 bool Plans::learn_from(recorder::Recorded recorded, const std::string& way,
                        const Deferred& deferred) {
-  if (recorded.created_state) {
+  if (recorded.is_warm_up()) {
     if (!warm_up_) {
       warm_up_ = recorded.recording;
       warm_up_->status = trace::Status::kWarmUp;

@@ -335,9 +335,9 @@ Probing::Agreed Probing::agreed(recorder::Recorded recorded,
 
 std::optional<Probing::Agreed> Probing::take(const std::string& way, recorder::Recorded recorded,
                                              Plans known, Plans earlier) {
-  if (recorded.created_state) {
+  if (recorded.is_warm_up()) {
     kept_.clear();
-    note_warm_up(recorded.recording.refusals);
+    note_warm_up(recorded);
     return std::nullopt;
   }
   warm_ups_ = 0;
@@ -375,13 +375,14 @@ void Probing::note_agreed(const std::string& way) {
   with_all_.refusals.clear();
 }
 
-void Probing::note_warm_up(const std::vector<Refusal>& refusals) {
+void Probing::note_warm_up(const recorder::Recorded& recorded) {
   if (++warm_ups_ < kMostWarmUps) return;
-  std::vector<Refusal> found = refusals;
+  std::vector<Refusal> found = recorded.recording.refusals;
   if (found.empty()) {
-    found.push_back(
-        trace::make_refusal(RefusalCode::kUnstableOpStream,
-                            std::to_string(warm_ups_) + " calls in a row created optimizer state"));
+    found.push_back(trace::make_refusal(
+        RefusalCode::kUnstableOpStream,
+        std::to_string(warm_ups_) + " calls in a row left tensors where there were none, `" +
+            recorded.created_state + "` the last one"));
   }
   pause_all(std::move(found));
   warm_ups_ = 0;

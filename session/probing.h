@@ -87,7 +87,7 @@ class Probing {
   void note_agreed(const std::string& way);
   void note_nothing(const std::string& way, bool is_clean, bool is_refused_again,
                     std::vector<Refusal> found);
-  void note_warm_up(const std::vector<Refusal>& refusals);
+  void note_warm_up(const recorder::Recorded& recorded);
   Compared compare(recorder::Recorded& recorded);
   void keep(const std::string& way, recorder::Recorded recorded);
   void forget(const std::string& way);

@@ -22,7 +22,7 @@ std::size_t Recorder::end() {
   if (open_ == nullptr) return 0;
   recorder::Recorded recorded = open_->close({});
   open_.reset();
-  if (!recorded.created_state) session::bind_followed_numbers(recorded);
+  if (!recorded.is_warm_up()) session::bind_followed_numbers(recorded);
   const std::size_t ops = recorded.recording.ops.size();
   recorded.recording.call = ++calls_;
   if (ops != 0) step_.recordings.push_back(std::move(recorded.recording));

@@ -88,13 +88,13 @@ void Journal::ran_eagerly() {
   session_.counters.add(Count::kEager);
 }
 
-void Journal::recorded(const trace::Recording& recording, bool created_state) {
+void Journal::recorded(const trace::Recording& recording, bool is_warm_up) {
   end_call(trace::CallOutcome::kRecorded);
   ++stats_.recorded;
   session_.counters.add(Count::kRecorded);
   if (!wants(Category::kRecord)) return;
-  write(event(Category::kRecord, created_state ? "warm_up" : "probe",
-              std::string("recorded ") + (created_state ? "a warm-up" : "a probe") + " of " +
+  write(event(Category::kRecord, is_warm_up ? "warm_up" : "probe",
+              std::string("recorded ") + (is_warm_up ? "a warm-up" : "a probe") + " of " +
                   std::to_string(recording.ops.size()) + " ops"));
 }
 

@@ -62,7 +62,7 @@ class Journal {
   /// How a call ended; each ends in one of these.
   void replayed(const Variant& variant);
   void ran_eagerly();
-  void recorded(const trace::Recording& recording, bool created_state);
+  void recorded(const trace::Recording& recording, bool is_warm_up);
   void tried(const Variant& variant, const Verified& verified);
   void audited(const Variant& variant, const Verified& verified);
 

@@ -159,7 +159,7 @@ class Verification {
     const auto is_told = [](const Refusal& refusal) {
       return refusal.code == RefusalCode::kHyperparameterChanged;
     };
-    const bool is_whole = !recorded.created_state && std::ranges::all_of(proof.refusals, is_told);
+    const bool is_whole = !recorded.is_warm_up() && std::ranges::all_of(proof.refusals, is_told);
     if (is_whole && lie_alike(proof, recording_)) prove(std::move(proof), verified);
     return returned;
   }

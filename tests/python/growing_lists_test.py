@@ -188,3 +188,9 @@ def test_players_do_not_take_what_the_step_adds_to(read, tmp_path):
     train.save(tmp_path / "train.tape")
     with pytest.raises(steptape.Error, match="held.log"):
         steptape.load(tmp_path / "train.tape")
+
+
+def test_losses_of_a_group_that_each_group_collects_anew():
+    body = "held.log.append(loss.detach())\nheld.n += 1\nif held.n % 3 == 0:\n    result = torch.stack(held.log).mean()\n    held.log = []"
+    step = played(body, nothing, calls=60)
+    assert "held.log[" in step.stats["refusals"][0]["reason"], step.explain()

@@ -104,7 +104,7 @@ TEST_P(StepTest, IsWrittenOpByOp) {
   const auto recorded = record_step();
   EXPECT_EQ(text_of(recorded.recording.refusals), "");
   EXPECT_THAT(names_of(recorded.recording), ElementsAreArray(stream));
-  EXPECT_FALSE(recorded.created_state);
+  EXPECT_FALSE(recorded.is_warm_up());
   EXPECT_THAT(recorded.outside, IsEmpty());
 }
 
@@ -263,11 +263,11 @@ TEST_P(OptimizerTest, StateThatComesIntoBeingMakesAWarmUp) {
     return std::vector<at::Tensor>{};
   };
   const auto first = record(step, {x});
-  EXPECT_TRUE(first.created_state);
+  EXPECT_TRUE(first.is_warm_up());
   EXPECT_EQ(first.recording.status, trace::Status::kWarmUp);
   EXPECT_EQ(text_of(first.recording.refusals), "");
   const auto second = record(step, {x});
-  EXPECT_FALSE(second.created_state);
+  EXPECT_FALSE(second.is_warm_up());
   EXPECT_EQ(text_of(second.recording.refusals), "");
   const auto* state = find_buffer(second.recording, "optimizer.state[model.fc1.weight].exp_avg");
   ASSERT_NE(state, nullptr);
