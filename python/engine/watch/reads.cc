@@ -626,6 +626,8 @@ bool Watcher::has_written_entries(PyObject* dict) const {
 void Watcher::load_item_at(PyObject* sequence, PyObject* key) {
   const Py_ssize_t at = PyNumber_AsSsize_t(key, nullptr);
   const std::optional<Py_ssize_t> before = position_before(sequence, at);
+  // the items of a full queue move up as others are added
+  if (is_bounded(sequence)) return before ? load_content(sequence) : void();
   if (before) {
     const py::int_ place(*before);
     read(Kind::kItem, sequence, place.ptr(), path_of_item(sequence, place.ptr()));

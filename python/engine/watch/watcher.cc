@@ -546,7 +546,8 @@ bool Watcher::look(const Instruction& given) {
   in.second = without_proxy(in.second);
   if (!arrays_.empty() && look_at_arrays(in)) return awaited_.back().array != nullptr;
   if (is_for_numbers_ || whose(in.code) == Whose::kTorchs) return look_at_numbers(in);
-  bool waits = operation_of_torch(in) || follow(in);
+  const bool does_ops = operation_of_torch(in);
+  bool waits = does_ops || follow(in);
   load_methods_of_operands(in);
   switch (in.operation) {
     case Operation::kLoadGlobal:
@@ -595,7 +596,7 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kLoadItem:
       load_index(in.first, in.second);
-      if (waits) break;  // nothing holds it
+      if (waits && !does_ops) break;  // nothing holds it
       if (const std::optional<bool> awaits = follow_from_the_end(in.first, in.second)) {
         waits = *awaits;
       } else {
