@@ -381,8 +381,9 @@ void Probing::note_warm_up(const recorder::Recorded& recorded) {
   if (found.empty()) {
     found.push_back(trace::make_refusal(
         RefusalCode::kUnstableOpStream,
-        std::to_string(warm_ups_) + " calls in a row left tensors where there were none, `" +
-            recorded.created_state + "` the last one"));
+        std::to_string(warm_ups_) +
+            " calls in a row left tensors where there were none, the last one in `" +
+            recorded.created_state + "`"));
   }
   pause_all(std::move(found));
   warm_ups_ = 0;

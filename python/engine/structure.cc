@@ -172,7 +172,7 @@ bool is_fixed(PyObject* object) {
          PyComplex_CheckExact(object) || object == Py_Ellipsis || THPDtype_Check(object) ||
          THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object) ||
          is_generator(object) || type_has(Py_TYPE(object), "_member_map_") ||
-         type_name(object) == "steptape._step.Step" || is_part_of_model(object);
+         is_part_of_model(object) || type_name(object) == "steptape._step.Step";
 }
 
 bool is_part_of_model(PyObject* object) {

@@ -919,7 +919,7 @@ FROM_OUTSIDE = {  # what the step asks, by which code it is refused
     "a function of NumPy's in a partial": (lambda: functools.partial(numpy.random.sample, 2)().sum(), "host_random"),
     "NumPy's bits": (lambda: 1.0 if numpy.random.get_bit_generator() else 2.0, "host_random"),
     "a generator of NumPy's, made anew": (lambda: numpy.random.default_rng(3).random() + 1, "host_random"),
-    "hooks are told": (lambda: sys.audit("steptape.test") or 2.0, "host_effect"),
+    "an audit hook is called": (lambda: sys.audit("steptape.test") or 2.0, "host_effect"),
     "the clock of a subclass with a metaclass": (lambda: 1.0 if MeteredTime.now().year > 1 else 2.0, "host_effect"),
     "the clock of a subclass": (lambda: 1.0 if OwnTime.now().year > 1 else 2.0, "host_effect"),
     "a clock that map calls": (lambda: mapped(lambda _: 1.0) if list(map(time.sleep, [0])) else 2.0, None),

@@ -97,6 +97,7 @@ bool holds_items(PyObject* value) {
   return Py_TYPE(value)->tp_iter != nullptr || PySequence_Check(value) != 0;
 }
 
+/// Cython has a class of functions of its own, in each version.
 bool is_function_of_cython(PyObject* value) {
   return std::string_view(Py_TYPE(value)->tp_name).ends_with("cython_function_or_method");
 }

@@ -138,11 +138,13 @@ std::optional<FollowedNumbers::Derivation> Watcher::follow_item_from_the_end(PyO
 }
 
 std::optional<bool> Watcher::follow_from_the_end(PyObject* sequence, PyObject* key) {
+  const bool is_slice = PySlice_Check(key) && PyList_CheckExact(sequence);
+  const bool is_one = PyLong_CheckExact(key) && is_from_the_end(key) && !is_followed(key);
+  if (!is_slice && !is_one) return std::nullopt;
   const bool is_known = PyList_CheckExact(sequence) || type_name(sequence) == "collections.deque";
   if (!is_known || !exists(sequence) || !size_before(sequence) || has_written_items(sequence))
     return std::nullopt;
-  if (PySlice_Check(key) && PyList_Check(sequence)) return follow_slice(sequence, key);
-  if (!PyLong_CheckExact(key) || is_followed(key) || !is_from_the_end(key)) return std::nullopt;
+  if (is_slice) return follow_slice(sequence, key);
   auto number = follow_item_from_the_end(sequence, PyNumber_AsSsize_t(key, nullptr));
   if (!number) return std::nullopt;
   awaited_.back().number = std::move(number);
@@ -165,8 +167,6 @@ std::optional<bool> Watcher::follow_slice(PyObject* list, PyObject* slice) {
   if (first >= end || end - first > kMost) return std::nullopt;
   if (start < first) load_size(list);  // one that is longer has others before these
   for (Py_ssize_t at = first; at < end; ++at) {
-    const std::optional<Py_ssize_t> before = position_before(list, at);
-    if (!before) continue;  // the step has appended it
     if (auto number = follow_item_from_the_end(list, at)) {
       awaited_.back().items.emplace_back(at - first, std::move(*number));
     } else {

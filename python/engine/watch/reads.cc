@@ -627,7 +627,10 @@ void Watcher::load_item_at(PyObject* sequence, PyObject* key) {
   const Py_ssize_t at = PyNumber_AsSsize_t(key, nullptr);
   const std::optional<Py_ssize_t> before = position_before(sequence, at);
   // the items of a full queue move up as others are added
-  if (is_bounded(sequence)) return before ? load_content(sequence) : void();
+  if (is_bounded(sequence)) {
+    if (before) load_content(sequence);
+    return;
+  }
   if (before) {
     const py::int_ place(*before);
     read(Kind::kItem, sequence, place.ptr(), path_of_item(sequence, place.ptr()));

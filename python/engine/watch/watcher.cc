@@ -301,8 +301,11 @@ void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string&
   const bool is_of_container = kind == Kind::kSize || kind == Kind::kItem || kind == Kind::kHas ||
                                kind == Kind::kKeys || kind == Kind::kEntry;
   const auto changed = is_of_container ? changed_content(owner) : std::nullopt;
-  const bool is_known = kind == Kind::kSize || (kind == Kind::kItem && size_before(owner));
-  if (changed && !(is_known && slots_->slot(*changed).is_appended_to)) {
+  const auto is_known = [&] {
+    return slots_->slot(*changed).is_appended_to &&
+           (kind == Kind::kSize || (kind == Kind::kItem && size_before(owner)));
+  };
+  if (changed && !is_known()) {
     // what stands there now is of the middle of the step: what the container held before counts
     slots_->slot(*changed).is_guarded = true;
     const py::object now = held_at(owner, key);
@@ -400,7 +403,8 @@ py::object Watcher::value_before(const Slot& slot) const {
   const bool is_of_all =
       slot.kind == Kind::kContent || slot.kind == Kind::kSize || slot.kind == Kind::kKeys;
   PyObject* const owner = slot.owner.get();
-  const auto changed = changed_content(owner);
+  const bool may_grow = slot.kind == Kind::kSize || slot.kind == Kind::kItem;
+  const auto changed = may_grow ? changed_content(owner) : std::nullopt;
   const bool has_grown = changed && slots_->slot(*changed).is_appended_to;
   if (has_grown && slot.kind == Kind::kSize) return py::int_(slots_->size_when_met(*changed));
   if (has_grown && slot.kind == Kind::kItem && is_from_the_end(slot.key.get())) {
