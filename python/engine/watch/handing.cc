@@ -335,10 +335,11 @@ bool fills_in_defaults(const PyCodeObject* code) {
 }
 
 bool goes_to_c(const Place& at, const Pending* caller) {
+  bool gives_item = at.opcode == YIELD_VALUE;
 #ifdef YIELD_FROM
-  if (at.opcode == YIELD_FROM) return true;
+  gives_item |= at.opcode == YIELD_FROM;
 #endif
-  if (at.opcode == YIELD_VALUE) {
+  if (gives_item) {
     const void* running = generator_that_runs();
     return running == nullptr || caller == nullptr ||
            std::ranges::find(caller->generators, running) == caller->generators.end();

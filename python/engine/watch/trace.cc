@@ -149,13 +149,15 @@ void on_opcode(State& state, PyFrameObject* frame) {
   if (instruction.operation == Operation::kGiveOut) {
     const Pending* caller = state.told.empty() ? nullptr : &state.told.back().left;
     instruction.is_own = caller != nullptr && state.told.back().is_awaited;
-    if (goes_to_c(at, caller)) state.listener->before(instruction);
+    const bool is_for_c = goes_to_c(at, caller);
+    if (is_for_c) state.listener->before(instruction);
 #ifdef YIELD_FROM
     if (at.opcode == YIELD_FROM) {  // which also takes the next item, and leaves its frame with it
       instruction.operation = Operation::kNext;
+      const bool is_awaited = state.listener->before(instruction);
       Pending pending = pending_at(at, instruction);
-      pending.generators = {};
-      state.told.push_back({std::move(pending), false});
+      if (is_for_c) pending.generators = {};
+      state.told.push_back({std::move(pending), is_awaited});
     }
 #endif
     return;
