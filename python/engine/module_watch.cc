@@ -83,7 +83,7 @@ std::optional<HeldContainer::Replaced> HeldContainer::replaced_at(PyObject* now,
 }
 
 bool HeldContainer::is_another(PyObject* now) const {
-  return now != nullptr && may_be_argument(now) && replaced_at(now, py::list()).has_value();
+  return now != nullptr && replaced_at(now, py::list()).has_value() && may_be_argument(now);
 }
 
 std::optional<HeldContainer::Replaced> HeldContainer::widen(Change& change, PyObject* now) const {

@@ -51,8 +51,9 @@ using Info = std::pair<Kind, std::shared_ptr<c10::DebugInfoBase>>;
 /// not known here.
 std::optional<Info> take_newest() {
   if (ThreadLocalDebugInfo::current() == nullptr) return std::nullopt;
+  // the usual one of `kinds` first: to ask for another throws
   for (const Kind kind :
-       {Kind::PROFILER_STATE, Kind::PRODUCER_INFO, Kind::TEST_INFO_2, Kind::PARAM_COMMS_INFO,
+       {Kind::PRODUCER_INFO, Kind::PROFILER_STATE, Kind::TEST_INFO_2, Kind::PARAM_COMMS_INFO,
         Kind::INFERENCE_CONTEXT, Kind::MOBILE_RUNTIME_INFO, Kind::TEST_INFO}) {
     try {
       return Info{kind, ThreadLocalDebugInfo::_pop(kind)};
