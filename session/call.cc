@@ -190,11 +190,11 @@ Call::Attempt Call::attempt_replay(Variant& variant) {
     judge_.undone(variant, changed);
     return {.is_done = false};
   } catch (const std::exception& error) {
-    // everything is as before the call: the eager step throws what the user should see, or shows
-    // that only the plan could not
-    const std::string what = error.what();
+    // everything is as before the call: the eager step throws what the user should see, or catches
+    // what an op throws, or shows that only the plan could not
+    const replayer::AssumptionViolated undone = replayer::undone_for(error);
     run_eagerly();
-    judge_.threw(variant, what);
+    judge_.undone(variant, undone);
   }
   return {};
 }

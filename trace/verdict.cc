@@ -21,7 +21,7 @@ constexpr std::array kKinds = [] {
                     kAlive,         kHooks,      kTraining,        kModuleOption,   kParameters,
                     kModuleBuffers, kSubModules, kParameterGroups, kHyperparameter, kOptimizerState,
                     kHostValue,     kFact,       kPredicate,       kAmbient,        kHostState,
-                    kHostRead,      kRunShape,   kProcessGroup};
+                    kHostRead,      kRunShape,   kProcessGroup,    kException};
 }();
 
 /// By number.
@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, kKinds.size() + 1> kNames = {
     "parameters",     "module_buffers",  "sub_modules",  "parameter_groups",
     "hyperparameter", "optimizer_state", "host_value",   "fact",
     "predicate",      "ambient",         "host_state",   "host_read",
-    "run_shape",      "process_group"};
+    "run_shape",      "process_group",   "exception"};
 
 }  // namespace
 

@@ -43,6 +43,7 @@ enum class GuardKind : std::uint8_t {
   kHostRead,         ///< a value that the step read from a tensor, met in mid-run
   kRunShape,         ///< the shape of an op's result, met in mid-run
   kProcessGroup,     ///< a group of processes that collectives of the step go through
+  kException,        ///< that nothing throws in a run, met in mid-run
 };
 
 /// The stable name of a kind: "shape", "module_option", ...; "none" of kNone.

@@ -36,7 +36,7 @@ enum class RefusalCode : std::uint8_t {
   kAuditDiverged,          ///< an audit of the plan gave other bits than the eager step
   kTooManyVariants,        ///< the step has more variants than Options::max_variants
   kNestedStep,             ///< the step was called inside another step
-  kReplayThrew,            ///< a plan that had passed its trial threw
+  kReplayThrew,            ///< runs of a plan threw, again and again
   kNoInterceptor,          ///< ops cannot be intercepted in this process
   kRecordingFailed,        ///< the recorder met something it does not understand
   kTrialSkipped,           ///< there was no memory for the copy that a trial takes

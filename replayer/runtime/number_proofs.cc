@@ -1,5 +1,7 @@
 #include "replayer/runtime/number_proofs.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <unordered_set>
 
@@ -7,6 +9,18 @@
 #include "trace/text/text.h"
 
 namespace steptape::replayer {
+
+std::string first_line(const std::exception& error) {
+  const auto* known = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = known != nullptr ? known->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+AssumptionViolated undone_for(const std::exception& error) {
+  return {RefusalCode::kReplayThrew, Verdict{"the replay", "runs to its end",
+                                             "threw: " + first_line(error), GuardKind::kException}};
+}
+
 NumberProofs::NumberProofs(const trace::Recording& recording)
     : recording_(&recording), formulas_(recording.formulas.size()) {
   for (const trace::HostRead& read : recording.reads) {

@@ -23,6 +23,12 @@ struct AssumptionViolated : std::runtime_error {
   Verdict verdict;
 };
 
+/// The same of what an op or the plan threw in mid-run, though it did not when it was recorded: of
+/// code kReplayThrew.
+AssumptionViolated undone_for(const std::exception& error);
+/// Of what LibTorch says; after it come advice and stacks.
+std::string first_line(const std::exception& error);
+
 /// The run would have been done in a way in which none was compared with the eager step
 /// (ExecutorOptions::is_compared). Everything is as it was before it.
 struct Uncompared : std::runtime_error {

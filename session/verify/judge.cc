@@ -31,8 +31,8 @@ void Judge::tried(Variant& variant, Verified& verified) {
   if (!verified.is_open) pin_others(variant, verified);
   verified.count_mismatch(*variant.recording);
   // a plan in doubt has been replayed as it is: that is to be told
-  const bool may_be_by_grouping =
-      !verified.is_open && !verified.changed && verified.is_wrong() && !variant.in_doubt;
+  const bool is_wrong = verified.threw() || (!verified.changed && verified.is_wrong());
+  const bool may_be_by_grouping = !verified.is_open && is_wrong && !variant.in_doubt;
   verified.is_ungrouped = may_be_by_grouping && variant.executor->ungroup();
   step_.journal.tried(variant, verified);
   if (verified.is_open || verified.is_ungrouped) return;
@@ -83,11 +83,6 @@ void Judge::audited(Variant& variant, Verified& verified) {
     note_verified(variant);
     return;
   }
-  if (!verified.divergence) {
-    // it differs in nothing: the eager step has run, and goes on without it
-    threw(variant, verified.failure);
-    return;
-  }
   if (entry_.has_new_remainders && !verified.is_open) {
     // it has never been replayed there
     variant.guards->pin_remainders();
@@ -114,10 +109,6 @@ void Judge::undone(Variant& variant, const replayer::AssumptionViolated& changed
   drop(variant, make_refusal(changed.code, std::string(changed.what()) + "; " +
                                                std::to_string(variant.changes) +
                                                " runs were undone for it"));
-}
-
-void Judge::threw(const Variant& variant, const std::string& what) {
-  drop(variant, make_refusal(RefusalCode::kReplayThrew, "a trusted plan threw: " + what));
 }
 
 void Judge::proved(Variant& variant, const trace::Recording& proof) {

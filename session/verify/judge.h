@@ -29,8 +29,6 @@ class Judge {
   void replayed(Variant& variant);
   /// Its run was undone: the program took another way.
   void undone(Variant& variant, const replayer::AssumptionViolated& changed);
-  /// It was trusted, and its run threw where the eager step does not.
-  void threw(const Variant& variant, const std::string& what);
   /// The eager step was recorded in its place, where a number (`unproved`, if a run found it) has a
   /// value at which it was not proved, and does what the plan would have done.
   void proved(Variant& variant, const trace::Recording& proof);

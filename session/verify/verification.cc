@@ -119,7 +119,7 @@ class Verification {
   void plan_first(const recorder::StepFunction& eager, Verified& verified) {
     const std::optional<LeftBehind> planned = left_by_plan(verified);
     undo_.restore();
-    verified.is_nothing = verified.changed.has_value();
+    verified.is_nothing = verified.changed && !verified.threw();
     if (verified.is_nothing) return;
     const std::vector<std::int64_t> counters = variant_.guards->counters();
     const recorder::Returned returned = run_eager(eager, verified);
@@ -261,7 +261,7 @@ class Verification {
     } catch (const replayer::AssumptionViolated& changed) {
       verified.changed = changed;
     } catch (const std::exception& error) {
-      verified.failure = error.what();
+      verified.changed = replayer::undone_for(error);
     }
     return std::nullopt;
   }
@@ -414,7 +414,7 @@ void Verified::count_mismatch(const trace::Recording& plan) {
 }
 
 std::string Verified::text() const {
-  return divergence ? divergence->path + ": " + divergence->text : "the plan threw: " + failure;
+  return divergence ? divergence->path + ": " + divergence->text : "";
 }
 
 Refusal Verified::refusal(RefusalCode code, const std::string& more) const {

@@ -23,10 +23,8 @@ namespace steptape::session {
 struct Verified {
   std::optional<Divergence> divergence;
   bool skipped = false;  ///< there was no memory for the copy: only the eager step ran
-  /// Why the plan could not be run; empty when it was.
-  std::string failure;
-  /// The plan was not for this call after all, which it found out in mid-run; or it may be, but was
-  /// not proved.
+  /// The plan was not for this call after all, which it found out in mid-run, or threw; or it may
+  /// be for it, but was not proved.
   std::optional<replayer::AssumptionViolated> changed;
   std::optional<replayer::Unproved> unproved;
   /// So early that the eager step did not run: nothing has happened.
@@ -46,8 +44,10 @@ struct Verified {
   std::optional<trace::Difference> mismatch;
   double us = 0;  ///< how long both ways took, with the comparison
 
-  /// The plan is not to be trusted: it left other bits, or threw.
-  bool is_wrong() const { return !is_pinned && (divergence || !failure.empty()); }
+  /// The plan is not to be trusted: it left other bits.
+  bool is_wrong() const { return !is_pinned && divergence.has_value(); }
+  /// The run of the plan threw, and was undone.
+  bool threw() const { return changed && changed->code == RefusalCode::kReplayThrew; }
   /// A mismatch is a divergence: nothing else accounts for it.
   void count_mismatch(const trace::Recording& plan);
   /// How it is wrong.

@@ -201,6 +201,36 @@ def test_an_index_that_is_out_of_range_in_a_replay_throws_what_eager_throws(labe
     compare(make)
 
 
+@pytest.mark.parametrize("call", [0, 2, 3, 5, LATE])
+def test_an_exception_that_the_step_catches_costs_that_call(call):
+    """As Gaussian processes retry a factorization with jitter."""
+    def make():
+        scale = nn.Parameter(torch.ones(()))
+        optimizer = torch.optim.Adam([scale], 0.01)
+        retries = []
+
+        def train(x, y):
+            covariance = scale * (-torch.cdist(x, x)).exp()
+            optimizer.zero_grad()
+            try:
+                factor = torch.linalg.cholesky(covariance)
+            except RuntimeError:
+                retries.append(call)
+                factor = torch.linalg.cholesky(covariance + 0.1 * torch.eye(len(x)))
+            loss = torch.cholesky_solve(y[:, None], factor).square().mean() + factor.diagonal().log().sum()
+            loss.backward()
+            optimizer.step()
+            return loss.detach(), len(retries)
+
+        def arguments(i):
+            chosen = torch.Generator().manual_seed(i)
+            x, y = torch.rand(5, 2, generator=chosen), torch.rand(5, generator=chosen)
+            return (x[:1].expand(5, 2) if i in (call, call + 4) else x).clone(), y
+        return Training(train, ([scale], optimizer), arguments)
+
+    compare(make)
+
+
 @pytest.mark.parametrize("args, kwargs", [((), {}), ((1,), {}), ((1, 2, 3, 4), {}),
                                           ((1, 2), {"z": 3})],
                          ids=["none", "too_few", "too_many", "unknown"])

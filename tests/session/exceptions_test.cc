@@ -89,5 +89,32 @@ TEST(ThrowingOpTest, AnOpThatThrowsInAReplayLeavesWhatTheEagerStepLeaves) {
   EXPECT_TRUE(train.stats().refusals.empty()) << train.explain();
 }
 
+/// The factor of `x`, with more and more on the diagonal until there is one.
+at::Tensor factor_of(const at::Tensor& x) {
+  for (double more = 1; more < 100; more *= 4) {
+    try {
+      return at::linalg_cholesky(x * x.t() + (more - 1) * at::eye(x.size(0)));
+    } catch (const c10::Error&) {  // not positive definite: more is needed
+    }
+  }
+  return x;
+}
+
+class CaughtExceptionTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(CaughtExceptionTest, CostsThatCallAlone) {
+  Session session(quiet());
+  auto step = session.wrap("step", [](at::Tensor x) { return factor_of(x).sum(); });
+  for (int call = 1; call <= 20; ++call) {
+    const bool fails = call == GetParam() || call == GetParam() + 6;
+    const at::Tensor x = fails ? at::zeros({4, 4}) : at::eye(4) * call;
+    EXPECT_TRUE(same_bits(factor_of(x).sum(), step(x))) << "call " << call;
+  }
+  EXPECT_GE(step.stats().replayed, 11U) << step.explain();
+}
+
+// in what is recorded, in the trial, in a replay
+INSTANTIATE_TEST_SUITE_P(InEveryPhase, CaughtExceptionTest, ::testing::Range(1, 9));
+
 }  // namespace
 }  // namespace steptape::tests

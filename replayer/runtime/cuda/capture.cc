@@ -20,13 +20,6 @@
 namespace steptape::replayer::cuda {
 namespace {
 
-/// The first line of what LibTorch says; after it come advice and stacks.
-std::string first_line(const std::exception& error) {
-  const auto* known = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = known != nullptr ? known->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
-
 bool is_memset(cudaGraphNode_t node) {
   cudaGraphNodeType type{};
   check(cudaGraphNodeGetType(node, &type), "looking at a node");

@@ -253,9 +253,7 @@ TEST_F(DeviceHazardsTest, ACaptureThatFailsInAnAuditRaisesNothing) {
     EXPECT_TRUE(step(on_device_batch(call)[0]).isfinite().item<bool>());
   }
   EXPECT_GE(step.stats().replayed, 5U) << step.explain();
-  EXPECT_NE(step.explain().find("replay_threw: a trusted plan threw: no memory for it"),
-            std::string::npos)
-      << step.explain();
+  EXPECT_NE(step.explain().find("threw: no memory for it"), std::string::npos) << step.explain();
 }
 
 TEST_F(DeviceHazardsTest, AnOpOnAnotherStreamThanTheCallsIsRefused) {

@@ -239,6 +239,21 @@ TEST(GuardKindsTest, RunShape) {
             "op 0 `aten::nonzero` results[0].size(0): 16 → 15");
 }
 
+TEST(GuardKindsTest, Exception) {
+  OfOne taped([](const at::Tensor& x) {
+    try {
+      return at::linalg_cholesky(x);
+    } catch (const c10::Error&) {
+      return x * 2;
+    }
+  });
+  taped.warm_up(at::eye(4));
+  EXPECT_EQ(taped.verdict(GuardKind::kException, -at::eye(4)),
+            "the replay: runs to its end → threw: linalg.cholesky: The factorization could not be "
+            "completed because the input is not positive-definite (the leading minor of order 1 is "
+            "not positive-definite).");
+}
+
 class TrainingGuardKindsTest : public TwinTraining {
  protected:
   /// Changes both and steps: a guard of `kind` must fail. Returns its sentence.
