@@ -69,6 +69,11 @@ bool ops_are_watched() {
   return c10::impl::dispatch_mode_enabled() || at::tracer::impl::is_dispatch_enabled();
 }
 
+/// Where it is not, nothing is recorded for a backward pass, whatever the grad mode.
+bool autograd_is_dispatched() {
+  return !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradFunctionality);
+}
+
 bool replays_views() { return c10::AutogradState::get_tls_state().get_view_replay_enabled(); }
 
 /// LibTorch throws here once the switches by backend, which this one cannot express, were used.
@@ -180,6 +185,7 @@ constexpr auto kSwitches = std::to_array<Switch>({
     {"anomaly_mode", of_thread<anomaly_mode>, text_of_anomaly_mode},
     {"saved_tensor_hooks", of_thread<saved_tensor_hooks>, text_of_hooks},
     {"view_replay", of_thread<replays_views>},
+    {"autograd_dispatch", of_thread<autograd_is_dispatched>},
     {"functorch", of_thread<functorch_is_active>},
     {"dispatch_mode", of_thread<ops_are_watched>},
     {"torch_function_mode", of_thread<function_mode_is_active>},

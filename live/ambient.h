@@ -28,7 +28,7 @@ void read_function_modes_by(FunctionModes (*read)());
 /// The thread's and process's switches that ops depend on, as one flat value: cheap to take, cheap
 /// to compare, so that a guard can do both at every step.
 struct Ambient {
-  static constexpr std::size_t kCount = 44;
+  static constexpr std::size_t kCount = 45;
   std::array<std::int32_t, kCount> values;
   std::optional<c10::Device> default_device;
 

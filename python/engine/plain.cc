@@ -174,6 +174,54 @@ PyObject* find_entry(PyObject* dict, PyObject* key) {
   return nullptr;
 }
 
+namespace {
+
+enum class Compared { kByIdentity, kByC, kByPython };
+
+/// What says whether a key is equal to another one.
+Compared how_compared(PyObject* key) {
+  PyTypeObject* const type = Py_TYPE(key);
+  if (is_tensor(key) || type->tp_richcompare == PyBaseObject_Type.tp_richcompare)
+    return Compared::kByIdentity;
+  for (const char* method : {"__eq__", "__hash__"}) {
+    PyObject* own = _PyType_Lookup(type, interned(method).ptr());
+    if (own == nullptr || Py_TYPE(own) != &PyWrapperDescr_Type) return Compared::kByPython;
+  }
+  if (PyTuple_Check(key) || PyFrozenSet_CheckExact(key)) {
+    std::vector<PyObject*> items;
+    add_held(key, items);
+    const bool is_of_c = std::ranges::none_of(
+        items, [](PyObject* item) { return how_compared(item) == Compared::kByPython; });
+    return is_of_c ? Compared::kByC : Compared::kByPython;
+  }
+  const auto is_naive = [key] { return borrowed(key).attr("tzinfo").is_none(); };
+  const std::string& name = type_name(type);
+  const bool is_value = PyUnicode_Check(key) || PyBytes_Check(key) || PyLong_Check(key) ||
+                        PyFloat_Check(key) || PyComplex_Check(key) || PyRange_Check(key) ||
+                        PyMethod_Check(key) || PyCFunction_Check(key) || is_scalar_of_numpy(key) ||
+                        name == "datetime.date" || name == "datetime.timedelta" ||
+                        (name == "datetime.datetime" && is_naive());
+  return is_value || is_text_or_device(key) ? Compared::kByC : Compared::kByPython;
+}
+
+}  // namespace
+
+PyObject* own_key(PyObject* dict, PyObject* key) {
+  if (is_plain_key(key) || find_entry(dict, key) != nullptr) return key;
+  const Compared how = how_compared(key);
+  if (how == Compared::kByIdentity) return key;
+  for (const auto& [found, item] : entries_of(dict)) {
+    const Compared other = how_compared(found);
+    if (other == Compared::kByIdentity) continue;
+    if (how == Compared::kByPython || other == Compared::kByPython) return nullptr;
+    const bool is_equal = PyObject_Hash(found) == PyObject_Hash(key) &&
+                          PyObject_RichCompareBool(found, key, Py_EQ) == 1;
+    PyErr_Clear();
+    if (is_equal) return found;
+  }
+  return key;
+}
+
 bool is_array_of_numpy(PyObject* object) {
   return std::string_view(Py_TYPE(object)->tp_name) == "numpy.ndarray";
 }

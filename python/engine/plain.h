@@ -184,8 +184,11 @@ bool is_bounded(PyObject* object);
 /// Whether finding a key among others runs none of the user's code.
 bool is_plain_key(PyObject* key);
 /// The entry of a dict, borrowed; null when there is none. Finds keys of other types than str and
-/// int by their identity, since their own code says what is equal.
+/// int by their identity, since their own code says what is equal: see `own_key`.
 PyObject* find_entry(PyObject* dict, PyObject* key);
+/// That key of the dict's which is equal to `key`, borrowed: `key` itself where there is none. Null
+/// where only code of the user's can tell.
+PyObject* own_key(PyObject* dict, PyObject* key);
 
 /// Whether all that an object holds is bytes that can be compared: arrays of NumPy and of `array`.
 bool is_array(PyObject* object);

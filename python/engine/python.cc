@@ -94,7 +94,10 @@ PyObject* referent_of(PyObject* reference) {
 
 bool is_generator(PyObject* object) { return is_kind_of(object, THPGeneratorClass); }
 
-at::Generator generator_of(PyObject* object) { return THPGenerator_Unwrap(object); }
+// LibTorch's own function takes none of a subclass
+at::Generator generator_of(PyObject* object) {
+  return reinterpret_cast<THPGenerator*>(object)->cdata;
+}
 
 const std::string& type_name(PyTypeObject* type) {
   struct Known {
@@ -236,6 +239,15 @@ std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict) {
 PyObject* dict_of(PyObject* object) {
   PyObject** dict = _PyObject_GetDictPtr(object);
   return dict != nullptr ? *dict : dict_made_of(object);
+}
+
+bool calls_are_followed() {
+  const PyThreadState* thread = PyThreadState_Get();
+  const auto is_programs = [](PyObject* told) {
+    if (told == nullptr) return false;
+    return PyFunction_Check(told) || PyMethod_Check(told) || PyCFunction_Check(told);
+  };
+  return is_programs(thread->c_traceobj) || is_programs(thread->c_profileobj);
 }
 
 bool is_thread_local(PyObject* object) {

@@ -178,6 +178,11 @@ bool SlotWatch::same(std::size_t position) const {
   return is_same;
 }
 
+bool SlotWatch::is_gone(std::size_t position) const {
+  const Slot& slot = slots_[position];
+  return slot.kind == Slot::Kind::kItem && slot.is_written && held_some(position) && !slot.value();
+}
+
 Verdict SlotWatch::mismatch(std::size_t position) const {
   const Slot& slot = slots_[position];
   const py::object now = slot.value();
@@ -295,11 +300,17 @@ Verdict SlotWatch::check_known() const {
 }
 
 Verdict SlotWatch::check() const {
+  if (calls_are_followed())
+    return {" (sys.gettrace, sys.getprofile)", "none", "a function of the program's"};
   if (!known_arguments_.empty()) {
     if (Verdict verdict = check_known(); !verdict) return verdict;
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (!slots_[i].is_guarded || same(i)) continue;
+    if (!slots_[i].is_guarded) {
+      if (is_gone(i)) return mismatch(i);
+      continue;
+    }
+    if (same(i)) continue;
     if (was_replaced(i, slots_[i].value().ptr())) continue;
     // all that move with it; what else does is noted when the next recording begins
     if (moves(i) || is_exchanged(i) || is_written_array(i) || !moving_items(i).empty())

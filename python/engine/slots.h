@@ -115,6 +115,8 @@ class SlotWatch {
   /// Whether a container took the place of an equal one.
   bool was_replaced(std::size_t position, PyObject* now) const;
   bool same(std::size_t position) const;
+  /// Whether an item that the step writes, and which was there, is not, so that to write it throws.
+  bool is_gone(std::size_t position) const;
   Verdict mismatch(std::size_t position) const;
   bool moves(std::size_t position) const;
   /// Whether another object of its class, which the step has not put there, stands for what did.

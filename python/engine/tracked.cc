@@ -104,7 +104,12 @@ py::dict Tracked::end_watch() {
     findings.append(
         py::make_tuple(std::string(name_of(finding.code)), finding.message, finding.place));
   }
-  if (!is_whole) {
+  if (calls_are_followed()) {
+    findings.append(py::make_tuple(std::string(name_of(RefusalCode::kHostEffect)),
+                                   "the program is told of each call and line that is run "
+                                   "(sys.settrace, sys.setprofile), of which a replay runs none",
+                                   ""));
+  } else if (!is_whole) {
     findings.append(py::make_tuple(std::string(name_of(RefusalCode::kHostEffect)),
                                    "a tracer or another tool that is told of instructions came "
                                    "while the step ran (sys.settrace), so "

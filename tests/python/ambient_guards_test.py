@@ -1,5 +1,6 @@
 """Guards of what surrounds a call: threads, dtypes, grad modes, autocast and switches of kernels."""
 import contextlib
+import sys
 
 import pytest
 import torch
@@ -221,3 +222,63 @@ def test_a_step_inside_of_what_is_traced_runs_eagerly():
     traced = torch.jit.trace(lambda x: step(x) + 1, (torch.ones(2),), check_trace=False)
     assert traced(torch.full((2,), 3.0)).item() == 19.0
     assert step.stats["last_verdict"].startswith("ambient.dispatch_mode")
+
+
+def test_what_is_below_autograd_raises_where_eager_does():
+    """`torch._C._AutoDispatchBelowAutograd`, as kernels of functorch run."""
+    def play(wrap):
+        torch.manual_seed(0)
+        model = small_model()
+        optimizer = sgd(model.parameters())
+
+        def train(x):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step, seen = wrap(train), []
+        for i in range(STEPS):
+            with torch._C._AutoDispatchBelowAutograd() if i >= EDIT and i % 4 == 0 else contextlib.nullcontext():
+                try:
+                    seen.append(twins.bits(step(torch.full((3, 6), 0.1 * i))))
+                except RuntimeError as error:
+                    seen.append(str(error)[:60])
+            seen.append(twins.bits(list(model.parameters())))
+        return [seen, step]
+
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] >= STEPS // 3, step.explain()
+
+
+@pytest.mark.parametrize("kind", ["trace", "profile"])
+def test_a_function_that_is_told_of_calls_comes_and_goes(kind):
+    """As a debugger does, whose breakpoints are reached."""
+    put = {"trace": sys.settrace, "profile": sys.setprofile}[kind]
+
+    def play(wrap):
+        told = []
+
+        def inner(x):
+            return x * 2
+
+        def listen(frame, event, argument):
+            if frame.f_code is inner.__code__ and event == "call":
+                told.append(event)
+
+        step, seen = wrap(lambda x: inner(x) + 1), []
+        before = sys.gettrace() if kind == "trace" else sys.getprofile()
+        for i in range(40):
+            if 16 <= i < 24:
+                put(listen)
+            try:
+                result = step(torch.full((2,), float(i)))
+            finally:
+                put(before)
+            seen.append((twins.bits(result), len(told)))
+        return [seen, step]
+
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] >= 20, step.explain()
+    assert "sys.settrace" in step.explain(), step.explain()

@@ -3,6 +3,7 @@ import collections
 import contextlib
 import copy
 import ctypes
+import dataclasses
 import functools
 import math
 import operator
@@ -558,3 +559,102 @@ def test_an_attribute_of_an_odd_owner(name):
 
     step = twins.compare(twin, 40, verify={"first": True, "rate": 0.0}, codes=codes or None)
     assert (step.stats["replayed"] >= 20) == (not codes), step.explain()
+
+
+class Schedule(torch.optim.lr_scheduler.LRScheduler):
+    def get_lr(self):
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+
+def schedule(kind, *args):
+    return kind(torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1), *args)
+
+
+class Items(dict):
+    __setattr__ = dict.__setitem__
+
+
+class Reversed(torch.autograd.Function):
+    pass
+
+
+class Numbers(torch.utils.data.Dataset):
+    pass
+
+
+OF_TORCH = {
+    "scheduler": lambda: schedule(torch.optim.lr_scheduler.StepLR, 3),
+    "own_scheduler": lambda: schedule(Schedule),
+    "distribution": lambda: torch.distributions.Normal(0.0, 1.0),
+    "scaler": lambda: torch.amp.GradScaler("cpu"),
+    "loader": lambda: torch.utils.data.DataLoader([1, 2]),
+    "dataset": Numbers,
+    "tensor": lambda: torch.ones(2),
+    "function": lambda: type("Reversed", (Reversed,), {}),
+    "module": lambda: nn.Linear(2, 2),
+    "optimizer": lambda: torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1),
+    "items": Items,
+    "object": types.SimpleNamespace,
+}
+
+
+@pytest.mark.parametrize("edited", [False, True])
+@pytest.mark.parametrize("body", [
+    "object.__setattr__(held, 'v', v)", "object.__setattr__(held, 'v', 5.0)", "type(held).__setattr__(held, 'v', 5.0)",
+    "held.__setattr__('v', 5.0)", "setattr(held, 'v', 5.0)", "x = x * get(held, 'v')", "x = x * held.__getattribute__('v')",
+])
+@pytest.mark.parametrize("kind", OF_TORCH)
+def test_an_attribute_of_an_object_of_torchs(kind, body, edited):
+    if kind == "function":
+        body = body.replace("object.__setattr__", "type.__setattr__").replace("held.__", "type(held).__").replace("__('v'", "__(held, 'v'")
+    get, put = (lambda held, name: getattr(held, name, None)), (type.__setattr__ if kind == "function" else object.__setattr__)
+
+    def play(wrap):
+        held = OF_TORCH[kind]()
+        put(held, "v", 2.0)
+        scope = dict(held=held, get=get)
+        exec(f"def step(x):\n    v = x.sum().item()\n    {body}\n    return x * 2\n", scope)
+        step, seen = wrap(scope["step"]), []
+        for i in range(STEPS):
+            if edited and i >= EDIT:
+                put(held, "v", 3.0 + i // 4)
+            result = step(torch.full((2,), float(i)))
+            seen.append((twins.bits(result), get(held, "v"), kind == "items" and dict(held)))
+        return [seen, step]
+    twins.played_alike(play)
+
+
+SUMMARY = torch.optim.lr_scheduler.LRScheduler.state_dict
+
+
+@pytest.mark.parametrize("kind", ["scheduler", "own_scheduler", "object", "dataset"])
+def test_code_of_torchs_goes_over_all_attributes(kind):
+    """`LRScheduler.state_dict`: the class of its object may be the program's, which has attributes of its own."""
+    def play(wrap):
+        held = OF_TORCH[kind]()
+        held.v = 2.0
+        step, seen = wrap(lambda x: x * SUMMARY(held)["v"]), []
+        for i in range(STEPS):
+            held.v = 3.0 if i >= EDIT else 2.0
+            seen.append(twins.bits(step(torch.full((2,), float(i)))))
+        return [seen, step]
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] >= STEPS // 2, step.explain()
+
+
+def test_code_of_torchs_reads_an_attribute_of_the_programs():
+    """`torch.utils._pytree` of a dataclass that the program has made known to it."""
+    @dataclasses.dataclass
+    class Pair:
+        a: torch.Tensor
+        factor: float
+    torch.utils._pytree.register_dataclass(Pair)
+
+    def play(wrap):
+        held = Pair(torch.ones(2), 2.0)
+        step, seen = wrap(lambda x: x * torch.utils._pytree.tree_leaves(held)[1]), []
+        for i in range(STEPS):
+            held.factor = 3.0 if i >= EDIT else 2.0
+            seen.append(twins.bits(step(torch.full((2,), float(i)))))
+        return [seen, step]
+    twins.played_alike(play)

@@ -8,6 +8,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import steptape
+import twins
 from classification import LATE, STEPS, Training, batch, classifier
 from twins import bits, compare, compare_through, has_replayed, is_refused
 
@@ -253,3 +254,17 @@ def test_a_model_on_the_meta_device_is_refused():
         assert step(x, y).device.type == "meta"
     is_refused(step, {"tensor_kind", "device", "unreplayable_op"})
     assert step.stats["replayed"] == 0
+
+
+def test_a_class_that_is_made_of_generator():
+    class Own(torch.Generator):
+        pass
+
+    def play(wrap):
+        own = Own()
+        own.manual_seed(3)
+        step, seen = wrap(lambda x: x + torch.rand(2, generator=own)), []
+        for i in range(STEPS):
+            seen.append(step(torch.ones(2)).tolist())
+        return [seen, own.get_state().tolist(), step]
+    twins.played_alike(play)

@@ -55,6 +55,10 @@ def nothing():
     return []
 
 
+def long():
+    return [0.25 * k for k in range(30)]
+
+
 def queue():
     return collections.deque([0.5, 0.25, 0.75])
 
@@ -194,3 +198,48 @@ def test_losses_of_a_group_that_each_group_collects_anew():
     body = "held.log.append(loss.detach())\nheld.n += 1\nif held.n % 3 == 0:\n    result = torch.stack(held.log).mean()\n    held.log = []"
     step = played(body, nothing, calls=60)
     assert "held.log[" in step.stats["refusals"][0]["reason"], step.explain()
+
+
+@pytest.mark.parametrize("write", ["held.log[{}] = v", "held.log[{}] = 7.", "held.log.__setitem__({}, v)", "operator.setitem(held.log, {}, v)"])
+@pytest.mark.parametrize("place", [0, 2, -1, -3])
+@pytest.mark.parametrize("start", [long, lambda: collections.deque(long())])
+@pytest.mark.parametrize("between", ["held.log.clear() if i == 20 else None", "held.log.pop() if i > 9 and held.log else None",
+                                     "held.log.extend([0.]) if i % 9 == 4 else held.log.clear() if i % 9 == 8 else None"])
+def test_an_item_that_is_only_written_is_gone(write, place, start, between):
+    """The step throws where eager does: nothing that comes after it is done."""
+    line = write.format(place)
+    step = played(f"import operator\ntry:\n    {line}\nexcept IndexError:\n    held.log.extend([1.] * 4)", start, between)
+    if start is long and "clear() if i == 20" in between and "operator" not in write:
+        assert step.stats["replayed"] >= 3, step.explain()
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_step_throws_where_the_item_that_it_writes_is_gone(place):
+    def play(wrap):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+        log = [0.5, 0.25]
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = net(x).pow(2).mean()
+            log[place] = 7.0
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        wrapped, seen = wrap(step), []
+        for i in range(CALLS):
+            if i == 20:
+                log.clear()
+            if i == 24:
+                log.append(0.0)
+            try:
+                seen.append(twins.bits(wrapped(torch.randn(2, 3))))
+            except IndexError as error:
+                seen.append(str(error))
+            seen.append((list(log), twins.bits(list(net.parameters()))))
+        return [seen, wrapped]
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] >= 20, step.explain()

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 
+import pytest
 import torch
 import torch.nn as nn
 
@@ -202,3 +203,24 @@ def test_what_a_thread_keeps_to_itself_is_that_of_the_thread_that_calls():
         return seen, taken
     step = played_alike(play)
     assert step.stats["replayed"] > 6 and not codes_of(step), step.explain()
+
+
+@pytest.mark.parametrize("body", ["c = own.v", "c = vars(own)['v']", "c = own.__dict__['v']", "own.v = c = v", "vars(own)['v'] = c = v",
+                                  "vars(own)['v'] += 1.0; c = 1.0", "c = getattr(own, 'v')", "own.__dict__.update(v=v); c = 1.0"])
+def test_a_class_that_is_made_of_threading_local(body):
+    class Own(threading.local):
+        def __init__(self):
+            self.v = 2.0
+
+    def play(wrap):
+        own = Own()
+        scope = dict(own=own)
+        exec(f"def step(x):\n    v = x.sum().item()\n    {body}\n    return x * c\n", scope)
+        step, seen = wrap(scope["step"]), []
+        for i in range(24):
+            if i == 12:
+                own.v = 3.0
+            seen.append((bits(step(torch.full((2,), float(i)))), own.v))
+        return [seen, step]
+    step = played_alike(play)
+    assert step.stats["replayed"] == 0 and "whose content cannot be compared" in step.explain(), step.explain()

@@ -234,9 +234,11 @@ bool Watcher::call(const Call& made, int depth) {
     Call rest = made;
     rest.arguments.erase(rest.arguments.begin());
     PyObject* self = made.arguments.front();
-    if (is_tensor(self) && name_of(callee) != "__getattribute__")
-      return call_of_torch(made, name_of(callee));
-    return call_method(rest, name_of(callee), self);
+    const std::string name = name_of(callee);
+    const bool is_of_attributes =
+        name == "__getattribute__" || name == "__setattr__" || name == "__delattr__";
+    if (is_tensor(self) && !is_of_attributes) return call_of_torch(made, name);
+    return call_method(rest, name, self);
   }
   if (std::string_view(type->tp_name) == "method-wrapper") {
     const py::object self = member(callee, "__self__");
@@ -695,6 +697,15 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     return exists(self);
   }
   if (is_generator(self)) return call_of_generator(self, name, arguments);
+  const bool is_torchs_module = is_part_of_model(self) && is_torchs(Py_TYPE(self));
+  if ((name == "__setattr__" || name == "__delattr__") && !arguments.empty() && !is_torchs_module) {
+    // that of `object` itself sets it, whatever the class would do
+    const py::object of = member(made.callee, "__objclass__");
+    const bool is_objects = of && of.ptr() == reinterpret_cast<PyObject*>(&PyBaseObject_Type);
+    name == "__setattr__" ? store_attribute(self, arguments[0], !is_objects)
+                          : delete_attribute(self, arguments[0]);
+    return false;
+  }
   if (is_tensor(self) || is_torchs(Py_TYPE(self)) ||
       (PyType_Check(self) && is_torchs(reinterpret_cast<PyTypeObject*>(self)))) {
     return call_of_torch(made, name);
@@ -719,11 +730,6 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
       exists(arguments[0])) {
     write(Kind::kMember, arguments[0], self,
           path_of(arguments[0]) + "." + text_of(PyDescr_NAME(self)));
-    return false;
-  }
-  if ((name == "__setattr__" || name == "__delattr__") && !arguments.empty()) {
-    name == "__setattr__" ? store_attribute(self, arguments[0])
-                          : delete_attribute(self, arguments[0]);
     return false;
   }
   if (name == "mro") load_order(self);

@@ -682,6 +682,27 @@ void Watcher::look_at_module(const Instruction& in) {
   }
 }
 
+void Watcher::look_at_programs(const Instruction& in) {
+  PyObject* object = in.operation == Operation::kLoadAttribute ? in.first : nullptr;
+  PyObject* name = in.name;
+  if (in.operation == Operation::kCall && in.callee != nullptr && PyCFunction_Check(in.callee) &&
+      in.arguments != nullptr && in.count > 0) {
+    const std::string_view called = name_of(in.callee);
+    const bool is_named = called == "getattr" || called == "hasattr";
+    if (!(is_named && in.count > 1) && called != "vars") return;
+    object = in.arguments[0];
+    name = is_named ? in.arguments[1] : interned("__dict__").ptr();
+  }
+  if (object == nullptr || is_tensor(object) || is_fixed(object) || !exists(object) ||
+      is_torchs_class(Py_TYPE(object)) || !PyUnicode_Check(name))
+    return;
+  if (text_of(name) == "__dict__") {
+    if (PyObject* dict = load_namespace(object)) load_content(dict);
+  } else if (!is_made_of_torchs_class(Py_TYPE(object))) {
+    load_attribute(object, name);
+  }
+}
+
 void Watcher::look_at_state(const Instruction& in) {
   const auto found = states_.find(in.first);
   if (found == states_.end()) return;
@@ -705,6 +726,7 @@ bool Watcher::look_at_torchs(const Instruction& in) {
     store_attribute(in.first, in.name);
   }
   if (!states_.empty()) look_at_state(in);
+  look_at_programs(in);
   look_at_switch(in);
   if (is_of_no_number(in)) return false;
   awaited_.emplace_back();

@@ -151,7 +151,21 @@ void Watcher::look_at_switch(const Instruction& in) {
   switches_.push_back({id, std::move(slot), borrowed(value)});
 }
 
-void Watcher::load_attribute(PyObject* object, PyObject* name) {
+namespace {
+
+/// The name of an attribute, which may be of a subclass of str's (enum.StrEnum), as a str.
+py::object as_text(PyObject* name) {
+  if (!PyUnicode_Check(name) || PyUnicode_CheckExact(name)) return borrowed(name);
+  PyObject* text = PyUnicode_FromObject(name);
+  PyUnicode_InternInPlace(&text);
+  return py::reinterpret_steal<py::object>(text);
+}
+
+}  // namespace
+
+void Watcher::load_attribute(PyObject* object, PyObject* its_name) {
+  const py::object text = as_text(its_name);
+  PyObject* const name = text.ptr();
   if (PyModule_Check(object)) {
     PyObject* dict = PyModule_GetDict(object);
     const bool is_of_own_class = is_heap(Py_TYPE(object)) && !is_torchs(Py_TYPE(object));
@@ -327,6 +341,10 @@ void Watcher::load_of_tensor(PyObject* tensor, PyObject* name, const std::string
 }
 
 PyObject* Watcher::load_namespace(PyObject* object) {
+  // as that of a subclass of threading.local, which is another one in each thread
+  const bool is_usual = is_thread_local(object) || is_tensor(object) || is_fixed(object) ||
+                        Py_TYPE(object) == &PySuper_Type || !has_own_lookup(Py_TYPE(object), false);
+  if (!is_usual && exists(object)) refuse_incomparable("reads or writes an attribute of", object);
   PyObject* dict = dict_made_of(object);
   const bool was_there = is_tensor(object) ? !given_.contains(object) : exists(object);
   if (dict != nullptr && was_there)
@@ -353,8 +371,10 @@ void Watcher::refuse_member(PyObject* object, PyObject* member) {
                                        path_of(object) + "`, which a replay does not do");
 }
 
-void Watcher::store_attribute(PyObject* object, PyObject* name) {
-  if (!PyType_Check(object) && ask_own(object, "__setattr__", {object, name})) return;
+void Watcher::store_attribute(PyObject* object, PyObject* its_name, bool asks) {
+  const py::object text = as_text(its_name);
+  PyObject* const name = text.ptr();
+  if (asks && !PyType_Check(object) && ask_own(object, "__setattr__", {object, name})) return;
   load_methods(object);
   // a descriptor may come there
   if (is_heap(Py_TYPE(object)) && !is_tensor(object) && !is_part_of_model(object)) {
@@ -426,7 +446,9 @@ bool Watcher::has_added(PyObject* dict, PyObject* key) const {
          !slots_->held_some(noted->second);
 }
 
-void Watcher::delete_attribute(PyObject* object, PyObject* name) {
+void Watcher::delete_attribute(PyObject* object, PyObject* its_name) {
+  const py::object text = as_text(its_name);
+  PyObject* const name = text.ptr();
   PyObject* dict = PyType_Check(object) ? nullptr
                    : exists(object)     ? dict_of(object)
                                         : dict_from_outside(object);
@@ -445,6 +467,7 @@ void Watcher::load_item(PyObject* object, PyObject* key) {
   if (is_array(object)) look_at_memory(object);
   if (PyTuple_Check(object) || !exists(object)) return;
   if (has_items_of_dict(object)) {
+    if (PyObject* own = PyDict_Check(object) ? own_key(object, key) : nullptr) key = own;
     // what its own code says is equal may stand there
     if (!is_plain_key(key) && find_entry(object, key) == nullptr) return load_content(object);
     read(Kind::kEntry, object, key, path_of_item(object, key));
@@ -514,7 +537,19 @@ void Watcher::store_item(PyObject* object, PyObject* key) {
   look_up(object, "__setitem__");
   if (!exists(object)) return change_given(object);
   if (PyDict_Check(object)) {
-    write(Kind::kEntry, object, key, path_of_item(object, key));
+    PyObject* own = own_key(object, key);
+    if (own == nullptr) {
+      refuse(RefusalCode::kHostEffect,
+             "the step writes an entry of `" + path_of(object) + "` under a " + type_name(key) +
+                 ", whose own code says which keys are equal: texts, numbers and tuples of them "
+                 "can be compared");
+      return;
+    }
+    // where there is none, the step's own comes there
+    if (own != key) read(Kind::kHas, object, own, path_of_item(object, own));
+    write(Kind::kEntry, object, own, path_of_item(object, own));
+  } else if (PyList_Check(object) && PyLong_Check(key) && !held_at(object, key)) {
+    load_size(object);  // it throws
   } else if ((PyList_Check(object) && PyLong_Check(key)) ||
              (is_deque(object) && !is_from_the_end(key) && held_at(object, key))) {
     write(Kind::kItem, object, key, path_of_item(object, key));

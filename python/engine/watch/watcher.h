@@ -218,6 +218,8 @@ class Watcher final : public Listener {
   /// Until the call that begins ends. True: its end is awaited.
   bool leave_unwatched();
   bool look_at_torchs(const Instruction& instruction);
+  /// An attribute, or all, that torch's code reads of an object of the program's which it is given.
+  void look_at_programs(const Instruction& in);
   /// What a weak proxy, or a proxy of a dict, stands for; any other object itself.
   PyObject* without_proxy(PyObject* object);
   bool may_be_made(PyCodeObject* code);
@@ -293,7 +295,8 @@ class Watcher final : public Listener {
   void load_of_instance(PyObject* object, PyObject* name);
   /// The dict of the object, borrowed, or null.
   PyObject* load_namespace(PyObject* object);
-  void store_attribute(PyObject* object, PyObject* name);
+  /// `asks` whether its class has a `__setattr__` of its own.
+  void store_attribute(PyObject* object, PyObject* name, bool asks = true);
   void delete_attribute(PyObject* object, PyObject* name);
   /// The dict of an object that did not exist before, where the step has given it one of the
   /// program's (`self.__dict__ = shared`), borrowed; or null.
