@@ -95,14 +95,6 @@ Root class_of(Roots& roots, PyObject* object) {
   return {roots, reinterpret_cast<PyObject*>(Py_TYPE(object))};
 }
 
-/// How many items a deque keeps; infinity where there is no limit.
-double most_of(PyObject* deque) {
-  const auto most = py::reinterpret_steal<py::object>(PyObject_GetAttrString(deque, "maxlen"));
-  if (!most) PyErr_Clear();
-  return most && PyLong_Check(most.ptr()) ? PyLong_AsDouble(most.ptr())
-                                          : std::numeric_limits<double>::infinity();
-}
-
 }  // namespace
 
 bool is_scalar_of_numpy(PyObject* object) {
@@ -146,6 +138,13 @@ bool is_deque(PyObject* object) {
   static PyObject* type =
       py::object(py::module_::import("collections").attr("deque")).release().ptr();
   return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
+}
+
+double most_of(PyObject* deque) {
+  const auto most = py::reinterpret_steal<py::object>(PyObject_GetAttrString(deque, "maxlen"));
+  if (!most) PyErr_Clear();
+  return most && PyLong_Check(most.ptr()) ? PyLong_AsDouble(most.ptr())
+                                          : std::numeric_limits<double>::infinity();
 }
 
 bool is_bounded(PyObject* object) { return is_deque(object) && std::isfinite(most_of(object)); }

@@ -178,6 +178,8 @@ bool are_parts_apart(PyObject* container);
 
 /// Whether it is a collections.deque.
 bool is_deque(PyObject* object);
+/// How many items a deque may have; infinity where it has no `maxlen`.
+double most_of(PyObject* deque);
 /// Whether it is a deque that has a `maxlen`.
 bool is_bounded(PyObject* object);
 

@@ -98,6 +98,8 @@ py::object Slot::value() const {
       return held_at(holder, key.get());
     case Kind::kSize:
       return py::int_(std::max<Py_ssize_t>(0, size_of(holder)));
+    case Kind::kMost:
+      return py::float_(most_of(holder));
     case Kind::kHas:
       return has(holder, key.get());
     case Kind::kKeys:
@@ -201,6 +203,9 @@ bool SlotWatch::was_replaced(std::size_t position, PyObject* now) const {
 bool SlotWatch::moves(std::size_t position) const {
   const Slot& slot = slots_[position];
   if (!slot.is_guarded || !slot.is_assignable()) return false;
+  // what code of C's makes of the object, such as `maxlen`
+  if (slot.kind == Slot::Kind::kMember && Py_TYPE(slot.key.get()) != &PyMemberDescr_Type)
+    return false;
   const py::object now = slot.value();
   if (!now || values_[position].same(now.ptr())) return false;
   // made when it was first needed, as the scale of a GradScaler: it may stay that object from now
@@ -322,13 +327,14 @@ Verdict SlotWatch::check() const {
 
 std::map<std::string, std::string> SlotWatch::guarded() const {
   std::map<std::string, std::string> guarded;
+  std::map<std::string, int> met;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     std::string token = slot.is_guarded ? values_[i].token() : "";
     if (token.empty()) continue;
-    const auto address = reinterpret_cast<std::uintptr_t>(slot.owner.get());
-    const std::string kind = std::to_string(static_cast<int>(slot.kind));
-    guarded[slot.path + " " + kind + " " + std::to_string(address)] = std::move(token);
+    // whatever object stands there: one may stand for another
+    const std::string place = slot.path + " " + std::to_string(static_cast<int>(slot.kind));
+    guarded[place + " " + std::to_string(met[place]++)] = std::move(token);
   }
   for (std::size_t i = 0; i < known_arguments_.size(); ++i) {
     const Known* const object = known_arguments_[i];

@@ -22,6 +22,7 @@ struct Slot {
     kCell,       ///< what the cell `owner` holds
     kItem,       ///< of the list `owner` at position `key`
     kSize,       ///< of the container `owner`
+    kMost,       ///< how many items the deque `owner` may have
     kHas,        ///< whether the dict or set `owner` has `key`
     kKeys,       ///< of the dict `owner`, in order
     kContent,    ///< the items of the container `owner`, each by its value or identity

@@ -1020,7 +1020,7 @@ ASSIGNED_AND_APPENDED = {
     "what_was_appended": (lambda: [0.0], "s.append(0.0); s[-1] = v", "host_effect"),
     "goes_on_from_the_newest": (lambda: [0.0], "s.append(s[-1] * 0.5 + v)", None),
     "no_such_item": (lambda: [0.0], "try:\n    s[10**30] = v\nexcept IndexError:\n    s.append(1.0)", None),
-    "no_such_item_from_the_end": (lambda: [0.0], "try:\n    s[-10**30] = v\nexcept IndexError:\n    s.append(1.0)", "host_effect"),
+    "no_such_item_from_the_end": (lambda: [0.0], "try:\n    s[-10**30] = v\nexcept IndexError:\n    s.append(1.0)", None),
     "no_such_item_of_a_queue": (full_queue, "try:\n    s[10**30] = v\nexcept IndexError:\n    s.append(1.0)", None),
     "far_index": (lambda: [0.0], "s.append(1.0); s[0] = v if len(s) < 10**30 else s[10**30]", "host_effect"),
     "unbounded_queue": (lambda: collections.deque([1.0, 2.0]), "s[0] = v; s.append(1.0)", None),

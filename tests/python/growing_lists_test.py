@@ -55,6 +55,10 @@ def nothing():
     return []
 
 
+def short():
+    return collections.deque([0.5], maxlen=25)
+
+
 def long():
     return [0.25 * k for k in range(30)]
 
@@ -96,6 +100,10 @@ REPLAYS = {
     "a tensor": ("loss = loss + held.log[-1] * 0.1\nheld.log.append(loss.detach())", tensors),
     "tensors": ("result = torch.stack(held.log[-2:])\nheld.log.append(loss.detach())", tensors),
     "a queue": ("held.log.append(v)\nresult = [held.log[-1], held.log[-2], len(held.log)]", queue),
+    "a queue that fills": ("held.log.append(v)\nresult = len(held.log)", short),
+    "two to a queue that fills": ("held.log.append(v)\nheld.log.extend([v, 0.])\nresult = len(held.log) * 2", short),
+    "means of a queue that fills": ("held.log.append(v)\nresult = 100 / len(held.log)", short),
+    "a queue that fills, before": ("result = len(held.log)\nheld.log.append(v)", short),
     "a queue that is full": ("held.log.append(v)\nresult = [held.log[-1], len(held.log)]", window),
     "a full queue before": ("held.log.append(v)\nresult = held.log[-2]", window),
     "taken again": ("held.log.append(v)\nresult = held.log.pop(0)", numbers),
@@ -157,6 +165,13 @@ def test_the_program_changes_it_meanwhile(name, between):
 def test_a_list_that_the_program_alone_adds_to(read):
     step = played(f"loss = loss * {read}", numbers, "held.log.append(0.01 * i)")
     assert step.stats["replayed"] >= CALLS / 2, step.explain()
+
+
+@pytest.mark.parametrize("between", ["if i == 25: held.log = collections.deque([0.5], maxlen=10)", "if i % 8 == 7: held.log.clear()", "held.log.append(0.125) if i % 3 == 0 else None",
+                                     "if i == 25: held.log.pop()", "if i == 15: held.log = collections.deque(held.log, maxlen=3)", "if i == 25: held.log = [0.5]"])
+@pytest.mark.parametrize("name", ["a queue that fills", "two to a queue that fills", "a queue that fills, before"])
+def test_a_queue_is_changed_as_it_fills(name, between):
+    played(REPLAYS[name][0], short, between, calls=60)
 
 
 def test_there_is_no_such_item_at_first():

@@ -1,4 +1,6 @@
 """Numbers that move are proved op by op: results that agree once say nothing about the next value."""
+import collections
+import datetime
 import math
 from types import SimpleNamespace
 
@@ -339,3 +341,36 @@ def test_a_plan_is_tried_where_other_ops_are_done(rates, scheduled):
 
     step = twins.compare(make, 30, verify={"first": True, "rate": 0.0})
     assert step.stats["replayed"] >= 12, step.explain()
+
+
+LIMITS = {  # how the step finds a limit that is guarded, and what it is read of
+    "size": (lambda k: (0,) * k, "len(held.limit)"),
+    "text": (str, "int(held.limit)"),
+    "queue": (lambda k: collections.deque(maxlen=k), "held.limit.maxlen"),
+    "flag": (lambda k: k > 4, "(8 if held.limit else 6)"),
+    "date": (lambda k: datetime.date(2026, 1, k), "held.limit.day"),
+    "bytes": (bytes, "len(held.limit)"),
+}
+
+
+@pytest.mark.parametrize("each_call", [False, True])
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_guarded_limit_is_another_while_numbers_are_below_it(limit, each_call):
+    """min(n, 3) and min(n, 4) are one for the first three numbers: which of them the step computes is known from the step."""
+    of, read = LIMITS[limit]
+
+    def play(wrap):
+        held = SimpleNamespace(n=0, limit=None)
+        scope = {"held": held}
+        exec(f"def step(x):\n    held.n += 1\n    return x / min(held.n, {read})\n", scope)
+        step, seen = wrap(scope["step"]), []
+        for i in range(60):
+            if i % 15 == 0:
+                held.n = 0
+            if each_call or i % 15 == 0:
+                held.limit = of(10 if i < 15 else 2 + i // 15)
+            seen.append(twins.bits(step(torch.full((3,), 0.5 * i))))
+        return [seen, step]
+    step = twins.played_alike(play)
+    if not each_call:
+        assert step.stats["replayed"] >= 30, step.explain()

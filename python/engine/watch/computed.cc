@@ -226,15 +226,24 @@ std::optional<FollowedNumbers::Derivation> Watcher::follow_size(PyObject* contai
                         PyAnySet_Check(container) || is_deque(container);
   if (!has_size || !exists(container) || !is_of_c(Py_TYPE(container), "__len__"))
     return std::nullopt;
-  const std::optional<Py_ssize_t> before = size_before(container);
+  const std::optional<std::size_t> changed = changed_content(container);
+  const bool drops_some = changed && slots_->slot(*changed).is_appended_to && is_bounded(container);
+  const std::optional<Py_ssize_t> before =
+      drops_some ? slots_->size_when_met(*changed) : size_before(container);
   if (!before) return std::nullopt;
   const py::int_ size(*before);
   const MovingPlaces::Item* found =
       find_held(container, {}, static_cast<double>(*before), size.ptr());
   if (found == nullptr) return std::nullopt;
   FollowedNumbers::Derivation number = follow_held(*found, size.ptr());
-  const Py_ssize_t added = size_of(container) - *before;
+  const Py_ssize_t added =
+      drops_some ? slots_->slot(*changed).appended : size_of(container) - *before;
   if (added != 0) number.formula = *number.formula + trace::constant(static_cast<double>(added));
+  if (drops_some) {
+    read(Kind::kMost, container, nullptr, path_of(container) + ".maxlen");
+    number.formula = trace::joined(*number.formula, trace::constant(most_of(container)),
+                                   trace::Operation::kMinimum);
+  }
   return number;
 }
 

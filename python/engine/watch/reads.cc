@@ -549,7 +549,7 @@ void Watcher::store_item(PyObject* object, PyObject* key) {
     if (own != key) read(Kind::kHas, object, own, path_of_item(object, own));
     write(Kind::kEntry, object, own, path_of_item(object, own));
   } else if (PyList_Check(object) && PyLong_Check(key) && !held_at(object, key)) {
-    load_size(object);  // it throws
+    read(Kind::kItem, object, key, path_of_item(object, key));  // it throws
   } else if ((PyList_Check(object) && PyLong_Check(key)) ||
              (is_deque(object) && !is_from_the_end(key) && held_at(object, key))) {
     write(Kind::kItem, object, key, path_of_item(object, key));

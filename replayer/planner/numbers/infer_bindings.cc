@@ -51,6 +51,14 @@ struct Candidate {
   std::int64_t known_at = -1;  ///< the op that gave it; -1: known when the step begins
 };
 
+std::set<trace::Index> leaves_in(const trace::Formula& formula) {
+  std::set<trace::Index> leaves;
+  for (const trace::Node& node : formula.nodes) {
+    if (node.operation == trace::Operation::kLeaf) leaves.insert(node.leaf);
+  }
+  return leaves;
+}
+
 class Explanation {
  public:
   Explanation(const trace::Recording& before, trace::Recording& now)
@@ -294,14 +302,6 @@ class Explanation {
     return std::nullopt;
   }
 
-  static std::set<trace::Index> leaves_in(const trace::Formula& formula) {
-    std::set<trace::Index> leaves;
-    for (const trace::Node& node : formula.nodes) {
-      if (node.operation == trace::Operation::kLeaf) leaves.insert(node.leaf);
-    }
-    return leaves;
-  }
-
   trace::Formula leaf_of(const Candidate& candidate) {
     if (candidate.kind == trace::LeafKind::kHostRead) {
       free_reads_.insert(static_cast<trace::Index>(candidate.known_at));
@@ -403,6 +403,12 @@ bool has_numbers_of(const trace::Recording& known, const trace::Recording& now) 
 
 bool take_over_numbers(const trace::Recording& known, trace::Recording& now) {
   if (!has_numbers_of(known, now)) return false;
+  // what the step has computed, without what it is held to
+  std::vector<trace::Formula> computed;
+  for (trace::Index i = 0; i < now.formulas.size(); ++i) {
+    if (std::ranges::find(now.predicates, i, &trace::Predicate::formula) == now.predicates.end())
+      computed.push_back(now.formulas[i]);
+  }
   Bindings bindings(now);
   const auto renumbered = [&](trace::Index formula) {
     trace::Formula result = known.formulas[formula];
@@ -420,6 +426,13 @@ bool take_over_numbers(const trace::Recording& known, trace::Recording& now) {
     if (bindings.is_bound(site)) continue;
     const trace::Formula formula = renumbered(site.formula);
     if (!bindings.gives_recorded(formula, site)) return false;
+    // min(n, 3) where it was min(n, 5): while n is small they are equal
+    const auto is_rival = [&](const trace::Formula& other) {
+      return other != formula && leaves_in(other) == leaves_in(formula) &&
+             bindings.gives_recorded(other, site);
+    };
+    const bool is_computed = std::ranges::find(computed, formula) != computed.end();
+    if (!is_computed && std::ranges::any_of(computed, is_rival)) return false;
     bindings.bind(site, formula);
   }
   for (const trace::Predicate& predicate : known.predicates) {
