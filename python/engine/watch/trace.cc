@@ -154,6 +154,7 @@ void on_opcode(State& state, PyFrameObject* frame) {
 #ifdef YIELD_FROM
     if (at.opcode == YIELD_FROM) {  // which also takes the next item, and leaves its frame with it
       instruction.operation = Operation::kNext;
+      instruction.is_own = false;
       const bool is_awaited = state.listener->before(instruction);
       Pending pending = pending_at(at, instruction);
       if (is_for_c) pending.generators = {};
