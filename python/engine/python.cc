@@ -241,11 +241,11 @@ PyObject* dict_of(PyObject* object) {
   return dict != nullptr ? *dict : dict_made_of(object);
 }
 
-bool calls_are_followed() {
+bool has_tracer() {
   const PyThreadState* thread = PyThreadState_Get();
-  const auto is_programs = [](PyObject* told) {
-    if (told == nullptr) return false;
-    return PyFunction_Check(told) || PyMethod_Check(told) || PyCFunction_Check(told);
+  const auto is_programs = [](PyObject* tracer) {
+    if (tracer == nullptr) return false;
+    return PyFunction_Check(tracer) || PyMethod_Check(tracer) || PyCFunction_Check(tracer);
   };
   return is_programs(thread->c_traceobj) || is_programs(thread->c_profileobj);
 }

@@ -98,9 +98,9 @@ inline bool has_own_order(PyObject* dict) { return PyODict_Check(dict) && PyDict
 PyObject* dict_of(PyObject* object);
 /// The same; where the object can have one, it has one from now on.
 PyObject* dict_made_of(PyObject* object);
-/// Whether a function of the program's is told of calls or lines in this thread: of a debugger,
-/// say. Tools of C's (cProfile, coverage) are not counted: they are told of what runs.
-bool calls_are_followed();
+/// Whether the program has set a trace or profile function in this thread, as a debugger does.
+/// Those written in C (cProfile, coverage) do not count: they report what runs.
+bool has_tracer();
 /// A threading.local, of no class made of it: its `__dict__` is that of the thread which asks.
 bool is_thread_local(PyObject* object);
 

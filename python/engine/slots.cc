@@ -305,7 +305,7 @@ Verdict SlotWatch::check_known() const {
 }
 
 Verdict SlotWatch::check() const {
-  if (calls_are_followed())
+  if (has_tracer())
     return {" (sys.gettrace, sys.getprofile)", "none", "a function of the program's"};
   if (!known_arguments_.empty()) {
     if (Verdict verdict = check_known(); !verdict) return verdict;

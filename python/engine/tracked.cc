@@ -104,10 +104,10 @@ py::dict Tracked::end_watch() {
     findings.append(
         py::make_tuple(std::string(name_of(finding.code)), finding.message, finding.place));
   }
-  if (calls_are_followed()) {
+  if (has_tracer()) {
     findings.append(py::make_tuple(std::string(name_of(RefusalCode::kHostEffect)),
-                                   "the program is told of each call and line that is run "
-                                   "(sys.settrace, sys.setprofile), of which a replay runs none",
+                                   "the program has set a trace or profile function "
+                                   "(sys.settrace, sys.setprofile), which a replay does not call",
                                    ""));
   } else if (!is_whole) {
     findings.append(py::make_tuple(std::string(name_of(RefusalCode::kHostEffect)),

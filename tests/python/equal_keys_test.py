@@ -3,6 +3,7 @@ import collections
 import dataclasses
 import datetime
 import enum
+import operator
 import pathlib
 import types
 
@@ -98,7 +99,7 @@ def played(key, equal, write, start, edit):
             if i >= EDIT and i % 4 == 2:
                 edit(held.log, equal)
             result = step(torch.full((3,), float(i)))
-            # addresses of the keys are no matter of the program's
+            # which object a key is does not matter to the program
             seen.append((twins.bits(result), [(type(k), hash(k), v) for k, v in held.log.items()]))
         return [seen, step]
     return twins.played_alike(play)
@@ -143,7 +144,6 @@ HOLDERS = {"object": types.SimpleNamespace, "module": torch.nn.Module, "python_m
 @pytest.mark.parametrize("name", NAMES)
 def test_an_attribute_is_named_by_a_subclass_of_str(name, use, holder):
     def play(wrap):
-        import operator
         held = HOLDERS[holder]()
         held.v = 2.
         scope = dict(held=held, name=NAMES[name], operator=operator)
