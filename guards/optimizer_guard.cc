@@ -100,7 +100,7 @@ OptimizerGuard::Watched OptimizerGuard::watch(const Recorded& recorded, const st
                                               torch::optim::Optimizer& optimizer,
                                               const trace::OptimizerLayout& layout,
                                               const live::Snapshot& snapshot) {
-  Watched watched{path, layout.type, &optimizer, {}, {}, {}, {}};
+  Watched watched{path, &optimizer, {}, {}, {}, {}};
   const auto kind =
       layout.has_formulas ? VaryingNumbers::Kind::kFollowed : VaryingNumbers::Kind::kLiteral;
   const auto& groups = optimizer.param_groups();
@@ -115,7 +115,7 @@ OptimizerGuard::Watched OptimizerGuard::watch(const Recorded& recorded, const st
       group.options = &groups[g].options();
       group.type = &typeid(*group.options);
     }
-    if (group.fields.empty()) group.literals = live::hyperparameters_of(groups[g], watched.type);
+    if (group.fields.empty()) group.literals = live::hyperparameters_of(groups[g]);
     watched.groups.push_back(std::move(group));
     for (const at::Tensor& parameter : groups[g].params()) {
       watched.parameters.emplace(parameter.unsafeGetTensorImpl(), snapshot.path_of(parameter));
@@ -167,7 +167,7 @@ Verdict OptimizerGuard::check_groups(const Watched& watched, Entry& entry) {
                   static_cast<std::int64_t>(groups.size()));
   }
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (Verdict verdict = check_group(watched, watched.groups[g], groups[g], entry); !verdict)
+    if (Verdict verdict = check_group(watched.groups[g], groups[g], entry); !verdict)
       return verdict;
   }
   return {};
@@ -191,8 +191,8 @@ bool OptimizerGuard::read_numbers(const Group& group, const OptimizerParamGroup&
   return true;
 }
 
-Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
-                                    const OptimizerParamGroup& now, Entry& entry) {
+Verdict OptimizerGuard::check_group(const Group& group, const OptimizerParamGroup& now,
+                                    Entry& entry) {
   if (!same_tensors(now.params(), group.parameters)) {
     return failed(GuardKind::kParameterGroups, group.path + ".params",
                   "the parameters it held when it was recorded", "others");
@@ -205,7 +205,7 @@ Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
   if (!read_numbers(group, now, values)) return other_class();
   if (Verdict verdict = group.numbers.check(values, entry); !verdict) return verdict;
   if (group.literals.empty()) return {};
-  const std::vector<trace::NamedValue> found = live::hyperparameters_of(now, watched.type);
+  const std::vector<trace::NamedValue> found = live::hyperparameters_of(now);
   for (std::size_t i = 0; i < std::min(group.literals.size(), found.size()); ++i) {
     const trace::NamedValue& expected = group.literals[i];
     if (found[i] == expected) continue;

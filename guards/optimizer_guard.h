@@ -70,7 +70,6 @@ class OptimizerGuard {
   };
   struct Watched {
     std::string path;
-    std::string type;
     torch::optim::Optimizer* optimizer;
     std::vector<Group> groups;
     mutable std::vector<State> states;
@@ -83,8 +82,8 @@ class OptimizerGuard {
                 torch::optim::Optimizer& optimizer, const trace::OptimizerLayout& layout,
                 const live::Snapshot& snapshot);
   static Verdict check_groups(const Watched& watched, Entry& entry);
-  static Verdict check_group(const Watched& watched, const Group& group,
-                             const torch::optim::OptimizerParamGroup& now, Entry& entry);
+  static Verdict check_group(const Group& group, const torch::optim::OptimizerParamGroup& now,
+                             Entry& entry);
   static bool read_numbers(const Group& group, const torch::optim::OptimizerParamGroup& now,
                            std::span<double> values);
   static Verdict check_states(const Watched& watched, Entry& entry);

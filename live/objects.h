@@ -122,9 +122,8 @@ struct NumberField {
 std::vector<NumberField> number_fields(const torch::optim::OptimizerParamGroup& group);
 
 /// The hyperparameters of one group by name, in declaration order; empty for an optimizer whose
-/// options class is unknown. `type` is OptimizerLayout::type.
-std::vector<trace::NamedValue> hyperparameters_of(const torch::optim::OptimizerParamGroup& group,
-                                                  const std::string& type);
+/// options class is unknown.
+std::vector<trace::NamedValue> hyperparameters_of(const torch::optim::OptimizerParamGroup& group);
 
 /// A module or optimizer by name: borrowed, or watched through a weak pointer.
 template <typename Object>

@@ -165,7 +165,7 @@ class SnapshotBuilder {
     trace::OptimizerLayout layout{path, type_name(optimizer), false, {}, {}};
     for (const auto& group : optimizer.param_groups()) {
       trace::ParameterGroup& description = layout.groups.emplace_back();
-      description.hyperparameters = hyperparameters_of(group, layout.type);
+      description.hyperparameters = hyperparameters_of(group);
       for (const at::Tensor& parameter : group.params()) {
         description.parameters.push_back(snapshot_.path_of(parameter));
         add_state(layout, description.parameters.back(), optimizer, parameter);

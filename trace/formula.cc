@@ -12,68 +12,6 @@
 namespace steptape::trace {
 namespace {
 
-struct OperationRow {
-  Operation operation;
-  std::string_view name;
-  int operands;
-};
-
-constexpr std::array kOperations = {
-    OperationRow{Operation::kConstant, "constant", 0},
-    OperationRow{Operation::kLeaf, "leaf", 0},
-    OperationRow{Operation::kAdd, "add", 2},
-    OperationRow{Operation::kSubtract, "sub", 2},
-    OperationRow{Operation::kMultiply, "mul", 2},
-    OperationRow{Operation::kDivide, "div", 2},
-    OperationRow{Operation::kPower, "pow", 2},
-    OperationRow{Operation::kMaximum, "max", 2},
-    OperationRow{Operation::kSquareRoot, "sqrt", 1},
-    OperationRow{Operation::kNegate, "neg", 1},
-    OperationRow{Operation::kSameBits, "same", 2},
-    OperationRow{Operation::kLess, "lt", 2},
-    OperationRow{Operation::kLessEqual, "le", 2},
-    OperationRow{Operation::kEqual, "eq", 2},
-    OperationRow{Operation::kMinimum, "min", 2},
-    OperationRow{Operation::kModulo, "mod", 2},
-    OperationRow{Operation::kFloorDivide, "floordiv", 2},
-    OperationRow{Operation::kAbsolute, "abs", 1},
-    OperationRow{Operation::kFloor, "floor", 1},
-    OperationRow{Operation::kCeiling, "ceil", 1},
-    OperationRow{Operation::kRound, "round", 1},
-    OperationRow{Operation::kTruncate, "trunc", 1},
-    OperationRow{Operation::kExponential, "exp", 1},
-    OperationRow{Operation::kLogarithm, "log", 1},
-    OperationRow{Operation::kSine, "sin", 1},
-    OperationRow{Operation::kCosine, "cos", 1},
-    OperationRow{Operation::kRoundTo, "round_to", 2},
-    OperationRow{Operation::kBinaryLogarithm, "log2", 1},
-    OperationRow{Operation::kDecimalLogarithm, "log10", 1},
-    OperationRow{Operation::kLogarithmOf1Plus, "log1p", 1},
-    OperationRow{Operation::kExponentialMinus1, "expm1", 1},
-    OperationRow{Operation::kTangent, "tan", 1},
-    OperationRow{Operation::kArcTangent, "atan", 1},
-    OperationRow{Operation::kHyperbolicSine, "sinh", 1},
-    OperationRow{Operation::kHyperbolicCosine, "cosh", 1},
-    OperationRow{Operation::kHyperbolicTangent, "tanh", 1},
-    OperationRow{Operation::kAccumulate, "accumulate", 2},
-    OperationRow{Operation::kSettle, "sum", 1},
-};
-
-constexpr std::array kLeafKinds = {
-    Named{LeafKind::kHyperparameter, "hyperparameter"},
-    Named{LeafKind::kStateNumber, "state_number"},
-    Named{LeafKind::kArgument, "argument"},
-    Named{LeafKind::kHostValue, "host_value"},
-    Named{LeafKind::kHostRead, "host_read"},
-};
-
-const OperationRow* row_of(Operation operation) noexcept {
-  for (const OperationRow& row : kOperations) {
-    if (row.operation == operation) return &row;
-  }
-  return nullptr;
-}
-
 struct Divided {
   double quotient, remainder;
 };
@@ -106,83 +44,91 @@ double rounded_to(double value, double decimals) noexcept {
   return rounded;
 }
 
-double apply(Operation operation, double a, double b) noexcept {
-  switch (operation) {
-    case Operation::kAdd:
-    case Operation::kAccumulate:
-      return a + b;
-    case Operation::kSubtract:
-      return a - b;
-    case Operation::kMultiply:
-      return a * b;
-    case Operation::kDivide:
-      return a / b;
-    case Operation::kPower:
-      return std::pow(a, b);
-    case Operation::kMaximum:
-      return a > b ? a : b;
-    case Operation::kMinimum:
-      return a < b ? a : b;
-    case Operation::kModulo:
-      return divided(a, b).remainder;
-    case Operation::kFloorDivide:
-      return divided(a, b).quotient;
-    case Operation::kSquareRoot:
-      return std::sqrt(a);
-    case Operation::kAbsolute:
-      return std::fabs(a);
-    case Operation::kFloor:
-      return std::floor(a);
-    case Operation::kCeiling:
-      return std::ceil(a);
-    case Operation::kRound:
-      return std::nearbyint(a);
-    case Operation::kRoundTo:
-      return rounded_to(a, b);
-    case Operation::kTruncate:
-      return std::trunc(a);
-    case Operation::kExponential:
-      return std::exp(a);
-    case Operation::kLogarithm:
-      return std::log(a);
-    case Operation::kSine:
-      return std::sin(a);
-    case Operation::kCosine:
-      return std::cos(a);
-    case Operation::kBinaryLogarithm:
-      return std::log2(a);
-    case Operation::kDecimalLogarithm:
-      return std::log10(a);
-    case Operation::kLogarithmOf1Plus:
-      return std::log1p(a);
-    case Operation::kExponentialMinus1:
-      return std::expm1(a);
-    case Operation::kTangent:
-      return std::tan(a);
-    case Operation::kArcTangent:
-      return std::atan(a);
-    case Operation::kHyperbolicSine:
-      return std::sinh(a);
-    case Operation::kHyperbolicCosine:
-      return std::cosh(a);
-    case Operation::kHyperbolicTangent:
-      return std::tanh(a);
-    case Operation::kNegate:
-      return -a;
-    case Operation::kSameBits:
-      return Real{a} == Real{b} ? 1 : 0;
-    case Operation::kLess:
-      return a < b ? 1 : 0;
-    case Operation::kLessEqual:
-      return a <= b ? 1 : 0;
-    case Operation::kEqual:
-      return a == b ? 1 : 0;
-    case Operation::kConstant:
-    case Operation::kLeaf:
-    case Operation::kSettle:
-      break;
+/// The row of an operation stands at its number less one.
+struct OperationRow {
+  Operation operation;
+  std::string_view name;
+  int operands;
+  double (*apply)(double a, double b);  ///< `a` is the only operand of one
+  std::string_view sign = "";           ///< how a user reads it, where it isn't called by name
+};
+
+constexpr std::array kOperations = {
+    OperationRow{Operation::kConstant, "constant", 0, [](double a, double) { return a; }},
+    OperationRow{Operation::kLeaf, "leaf", 0, [](double a, double) { return a; }},
+    OperationRow{Operation::kAdd, "add", 2, [](double a, double b) { return a + b; }, " + "},
+    OperationRow{Operation::kSubtract, "sub", 2, [](double a, double b) { return a - b; }, " - "},
+    OperationRow{Operation::kMultiply, "mul", 2, [](double a, double b) { return a * b; }, " × "},
+    OperationRow{Operation::kDivide, "div", 2, [](double a, double b) { return a / b; }, " ÷ "},
+    OperationRow{Operation::kPower, "pow", 2, [](double a, double b) { return std::pow(a, b); }},
+    OperationRow{Operation::kMaximum, "max", 2, [](double a, double b) { return a > b ? a : b; }},
+    OperationRow{Operation::kSquareRoot, "sqrt", 1, [](double a, double) { return std::sqrt(a); }},
+    OperationRow{Operation::kNegate, "neg", 1, [](double a, double) { return -a; }},
+    OperationRow{Operation::kSameBits, "same", 2,
+                 [](double a, double b) { return Real{a} == Real{b} ? 1. : 0.; }},
+    OperationRow{Operation::kLess, "lt", 2, [](double a, double b) { return a < b ? 1. : 0.; },
+                 " < "},
+    OperationRow{Operation::kLessEqual, "le", 2,
+                 [](double a, double b) { return a <= b ? 1. : 0.; }, " ≤ "},
+    OperationRow{Operation::kEqual, "eq", 2, [](double a, double b) { return a == b ? 1. : 0.; },
+                 " = "},
+    OperationRow{Operation::kMinimum, "min", 2, [](double a, double b) { return a < b ? a : b; }},
+    OperationRow{Operation::kModulo, "mod", 2,
+                 [](double a, double b) { return divided(a, b).remainder; }},
+    OperationRow{Operation::kFloorDivide, "floordiv", 2,
+                 [](double a, double b) { return divided(a, b).quotient; }},
+    OperationRow{Operation::kAbsolute, "abs", 1, [](double a, double) { return std::fabs(a); }},
+    OperationRow{Operation::kFloor, "floor", 1, [](double a, double) { return std::floor(a); }},
+    OperationRow{Operation::kCeiling, "ceil", 1, [](double a, double) { return std::ceil(a); }},
+    OperationRow{Operation::kRound, "round", 1, [](double a, double) { return std::nearbyint(a); }},
+    OperationRow{Operation::kTruncate, "trunc", 1, [](double a, double) { return std::trunc(a); }},
+    OperationRow{Operation::kExponential, "exp", 1, [](double a, double) { return std::exp(a); }},
+    OperationRow{Operation::kLogarithm, "log", 1, [](double a, double) { return std::log(a); }},
+    OperationRow{Operation::kSine, "sin", 1, [](double a, double) { return std::sin(a); }},
+    OperationRow{Operation::kCosine, "cos", 1, [](double a, double) { return std::cos(a); }},
+    OperationRow{Operation::kRoundTo, "round_to", 2,
+                 [](double a, double b) { return rounded_to(a, b); }},
+    OperationRow{Operation::kBinaryLogarithm, "log2", 1,
+                 [](double a, double) { return std::log2(a); }},
+    OperationRow{Operation::kDecimalLogarithm, "log10", 1,
+                 [](double a, double) { return std::log10(a); }},
+    OperationRow{Operation::kLogarithmOf1Plus, "log1p", 1,
+                 [](double a, double) { return std::log1p(a); }},
+    OperationRow{Operation::kExponentialMinus1, "expm1", 1,
+                 [](double a, double) { return std::expm1(a); }},
+    OperationRow{Operation::kTangent, "tan", 1, [](double a, double) { return std::tan(a); }},
+    OperationRow{Operation::kArcTangent, "atan", 1, [](double a, double) { return std::atan(a); }},
+    OperationRow{Operation::kHyperbolicSine, "sinh", 1,
+                 [](double a, double) { return std::sinh(a); }},
+    OperationRow{Operation::kHyperbolicCosine, "cosh", 1,
+                 [](double a, double) { return std::cosh(a); }},
+    OperationRow{Operation::kHyperbolicTangent, "tanh", 1,
+                 [](double a, double) { return std::tanh(a); }},
+    OperationRow{Operation::kAccumulate, "accumulate", 2, [](double a, double b) { return a + b; },
+                 " + "},
+    OperationRow{Operation::kSettle, "sum", 1, [](double a, double) { return a; }},
+};
+
+consteval bool are_in_order() {
+  for (std::size_t i = 0; i < kOperations.size(); ++i) {
+    if (kOperations[i].operation != static_cast<Operation>(i + 1)) return false;
   }
-  return a;
+  return true;
+}
+static_assert(are_in_order());
+
+constexpr std::array kLeafKinds = {
+    Named{LeafKind::kHyperparameter, "hyperparameter"},
+    Named{LeafKind::kStateNumber, "state_number"},
+    Named{LeafKind::kArgument, "argument"},
+    Named{LeafKind::kHostValue, "host_value"},
+    Named{LeafKind::kHostRead, "host_read"},
+};
+
+/// Null for a number that no operation has, as a damaged file may.
+const OperationRow* row_of(Operation operation) noexcept {
+  const auto number = static_cast<std::size_t>(operation);
+  return number != 0 && number <= kOperations.size() ? &kOperations[number - 1] : nullptr;
 }
 
 /// A value on the stack, and beside a sum what rounding has taken from it so far.
@@ -204,28 +150,6 @@ Entry accumulated(Entry sum, double number) noexcept {
 Entry settled(Entry sum) noexcept {
   const bool has_more = sum.kept != 0 && std::isfinite(sum.kept);
   return {has_more ? sum.value + sum.kept : sum.value, 0};
-}
-
-std::string_view sign_of(Operation operation) noexcept {
-  switch (operation) {
-    case Operation::kAdd:
-    case Operation::kAccumulate:
-      return " + ";
-    case Operation::kSubtract:
-      return " - ";
-    case Operation::kMultiply:
-      return " × ";
-    case Operation::kDivide:
-      return " ÷ ";
-    case Operation::kLess:
-      return " < ";
-    case Operation::kLessEqual:
-      return " ≤ ";
-    case Operation::kEqual:
-      return " = ";
-    default:
-      return "";
-  }
 }
 
 std::string words_of(const Node& node, std::span<const Leaf> leaves) {
@@ -301,15 +225,16 @@ double evaluate(const Formula& formula, std::span<const double> leaves) noexcept
   std::array<Entry, kMaxFormulaDepth> stack{};
   std::size_t depth = 0;
   for (const Node& node : formula.nodes) {
-    switch (operands_of(node.operation)) {
+    const OperationRow& row = *row_of(node.operation);
+    switch (row.operands) {
       case 0:
         stack[depth++] = {
             node.operation == Operation::kLeaf ? leaves[node.leaf] : node.constant.value, 0};
         break;
       case 1: {
         Entry& top = stack[depth - 1];
-        top = node.operation == Operation::kSettle ? settled(top)
-                                                   : Entry{apply(node.operation, top.value, 0), 0};
+        top =
+            node.operation == Operation::kSettle ? settled(top) : Entry{row.apply(top.value, 0), 0};
         break;
       }
       default: {
@@ -317,9 +242,8 @@ double evaluate(const Formula& formula, std::span<const double> leaves) noexcept
         Entry& top = stack[depth - 1];
         // an int among the floats of a sum is added as it is
         const double kept = node.operation == Operation::kAdd ? top.kept : 0;
-        top = node.operation == Operation::kAccumulate
-                  ? accumulated(top, last)
-                  : Entry{apply(node.operation, top.value, last), kept};
+        top = node.operation == Operation::kAccumulate ? accumulated(top, last)
+                                                       : Entry{row.apply(top.value, last), kept};
       }
     }
   }
@@ -334,23 +258,21 @@ std::string text_of(const Formula& formula, std::span<const Leaf> leaves) {
     return top;
   };
   for (const Node& node : formula.nodes) {
-    const int operands = operands_of(node.operation);
-    if (operands == 0) {
+    const OperationRow* row = row_of(node.operation);
+    if (row == nullptr || row->operands == 0) {
       stack.push_back(words_of(node, leaves));
       continue;
     }
     const std::string b = take();
-    const std::string_view sign = sign_of(node.operation);
-    if (operands == 1) {
-      stack.push_back(node.operation == Operation::kNegate
-                          ? fmt::format("-{}", b)
-                          : fmt::format("{}({})", name_of(node.operation), b));
-    } else if (const std::string a = take(); sign.empty()) {
-      stack.push_back(fmt::format("{}({}, {})", name_of(node.operation), a, b));
+    if (row->operands == 1) {
+      stack.push_back(node.operation == Operation::kNegate ? fmt::format("-{}", b)
+                                                           : fmt::format("{}({})", row->name, b));
+    } else if (const std::string a = take(); row->sign.empty()) {
+      stack.push_back(fmt::format("{}({}, {})", row->name, a, b));
     } else if (node.operation == Operation::kAccumulate) {
-      stack.push_back(fmt::format("{}{}{}", a, sign, b));  // within sum(...)
+      stack.push_back(fmt::format("{}{}{}", a, row->sign, b));  // within sum(...)
     } else {
-      stack.push_back(fmt::format("({}{}{})", a, sign, b));
+      stack.push_back(fmt::format("({}{}{})", a, row->sign, b));
     }
   }
   return take();

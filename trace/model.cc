@@ -76,23 +76,6 @@ Blob make_blob(const void* data, std::size_t bytes) {
 std::string_view name_of(Role role) noexcept { return find_name(kRoles, role); }
 Role role_of(std::string_view name) { return find_value(kRoles, "role", name); }
 
-bool is_persistent(Role role) noexcept {
-  switch (role) {
-    case Role::kParameter:
-    case Role::kModuleBuffer:
-    case Role::kGradient:
-    case Role::kOptimizerState:
-    case Role::kCarried:
-      return true;
-    case Role::kInput:
-    case Role::kConstant:
-    case Role::kTemporary:
-    case Role::kResult:
-      return false;
-  }
-  return false;
-}
-
 std::string_view name_of(Status status) noexcept { return find_name(kStatuses, status); }
 Status status_of(std::string_view name) { return find_value(kStatuses, "status", name); }
 

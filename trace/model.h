@@ -43,8 +43,6 @@ enum class Role : std::uint8_t {
 
 std::string_view name_of(Role role) noexcept;
 Role role_of(std::string_view name);
-/// Whether buffers of this role exist before the step and outlive it.
-bool is_persistent(Role role) noexcept;
 
 /// One storage. Geometry of what lies in it is the tensors' matter.
 struct Buffer {

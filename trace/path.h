@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 /// How paths of objects are written: components with "." between them, each with what stands in
 /// brackets after it, and at the end of a module's path the number of its call:
@@ -33,23 +32,5 @@ std::string outside_path(std::size_t position);
 std::string unnamed_path(std::string_view optimizer, std::size_t number);
 /// Whether it is one of these two.
 bool is_outside_path(std::string_view path) noexcept;
-
-struct PathComponent {
-  std::string name;                   ///< without quotes
-  std::vector<std::string> brackets;  ///< "0", or a path
-  friend bool operator==(const PathComponent&, const PathComponent&) = default;
-};
-
-struct Path {
-  std::vector<PathComponent> components;
-  std::uint32_t call = 1;
-  friend bool operator==(const Path&, const Path&) = default;
-};
-
-/// Throws Error (invalid_argument) for a text that is not a path.
-Path parse_path(std::string_view text);
-
-/// The path as text: what `parse_path` reads. What stands in brackets must be a path itself.
-std::string text_of(const Path& path);
 
 }  // namespace steptape::trace

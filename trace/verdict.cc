@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <string>
 
-#include "steptape/error.h"
 #include "steptape/guard_kind.h"
 
 namespace steptape {
@@ -44,14 +42,6 @@ std::string_view name_of(GuardKind kind) noexcept {
 }
 
 std::span<const GuardKind> guard_kinds() noexcept { return kKinds; }
-
-GuardKind guard_kind_of(std::string_view name) {
-  const auto found = std::ranges::find(kNames, name);
-  if (found == kNames.end() || found == kNames.begin()) {
-    throw Error(ErrorCode::kInvalidArgument, "no guard kind is called " + std::string(name));
-  }
-  return static_cast<GuardKind>(found - kNames.begin());
-}
 
 std::string Verdict::text() const {
   if (path.empty()) return "all guards hold";

@@ -50,7 +50,5 @@ enum class GuardKind : std::uint8_t {
 std::string_view name_of(GuardKind kind) noexcept;
 /// All kinds but kNone, in order.
 std::span<const GuardKind> guard_kinds() noexcept;
-/// The kind of a stable name. Throws Error (invalid_argument) when there is none.
-GuardKind guard_kind_of(std::string_view name);
 
 }  // namespace steptape

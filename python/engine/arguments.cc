@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <type_traits>
 #include <utility>
 
@@ -52,6 +53,7 @@ class Flattening {
       leaf(value == Py_True, 'b');
     } else if (PyFloat_CheckExact(value) || is_float_of_c(value)) {
       if (!PyFloat_CheckExact(value)) add_address(Py_TYPE(value));
+      if (std::isnan(PyFloat_AS_DOUBLE(value))) add_address(value);  // see Plain: which one counts
       leaf(PyFloat_AS_DOUBLE(value), 'f');
     } else if (value == Py_None) {
       shape_ += 'N';
@@ -418,9 +420,7 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order, const F
     PyObject* value;
   };
   std::vector<Named> named;
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  for (Py_ssize_t at = 0; keywords != nullptr && PyDict_Next(keywords, &at, &key, &value) != 0;) {
+  for (const auto [key, value] : Entries(keywords)) {
     named.push_back({text_of(key), key, value});
   }
   if (order == Order::kAny) std::ranges::sort(named, {}, &Named::name);
@@ -450,7 +450,7 @@ Arguments flatten(const py::object& held, const std::string& name) {
 
 bool may_be_argument(PyObject* value, bool is_new) {
   if (value == nullptr || is_part_of_model(value)) return false;
-  const auto held = py::reinterpret_borrow<py::object>(value);
+  const auto held = borrowed(value);
   const Arguments arguments = flatten(std::span(&held, 1));
   if (!arguments.opaque.empty() || arguments.has_subclass) return false;
   const bool is_container = PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value);

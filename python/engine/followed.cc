@@ -1,10 +1,12 @@
 #include "python/engine/followed.h"
 
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <unordered_set>
+#include <utility>
 
 #include "python/engine/moving.h"
 #include "python/engine/plain.h"
@@ -56,7 +58,7 @@ py::object own_int(PyObject* number) {
   std::memcpy(made->ob_digit, from->ob_digit, bytes);
   Py_SET_SIZE(reinterpret_cast<PyVarObject*>(made), Py_SIZE(number));
 #endif
-  return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(made));
+  return stolen(reinterpret_cast<PyObject*>(made));
 }
 
 bool is_exact_int(PyObject* number) {
@@ -74,26 +76,18 @@ double double_of(PyObject* number) {
 }
 
 std::optional<Operation> operation_of(Operator made) {
-  switch (made) {
-    case Operator::kAdd:
-      return Operation::kAdd;
-    case Operator::kSubtract:
-      return Operation::kSubtract;
-    case Operator::kMultiply:
-      return Operation::kMultiply;
-    case Operator::kDivide:
-      return Operation::kDivide;
-    case Operator::kFloorDivide:
-      return Operation::kFloorDivide;
-    case Operator::kModulo:
-      return Operation::kModulo;
-    case Operator::kPower:
-      return Operation::kPower;
-    case Operator::kNegate:
-      return Operation::kNegate;
-    default:
-      return std::nullopt;
-  }
+  constexpr std::array kRows = {
+      std::pair{Operator::kAdd, Operation::kAdd},
+      std::pair{Operator::kSubtract, Operation::kSubtract},
+      std::pair{Operator::kMultiply, Operation::kMultiply},
+      std::pair{Operator::kDivide, Operation::kDivide},
+      std::pair{Operator::kFloorDivide, Operation::kFloorDivide},
+      std::pair{Operator::kModulo, Operation::kModulo},
+      std::pair{Operator::kPower, Operation::kPower},
+      std::pair{Operator::kNegate, Operation::kNegate},
+  };
+  const auto row = std::ranges::find(kRows, made, &std::pair<Operator, Operation>::first);
+  return row == kRows.end() ? std::nullopt : std::optional(row->second);
 }
 
 /// Whether it may give -0.0 where Python gives the int 0.
@@ -192,8 +186,8 @@ void pin(const Formula& formula, double value) {
 
 /// A class as a class statement makes it.
 const PyTypeObject* any_class() {
-  static const auto* const made = reinterpret_cast<PyTypeObject*>(
-      PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "Any"));
+  static const auto* const made =
+      as_type(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "Any"));
   return made;
 }
 
@@ -245,9 +239,7 @@ void add_held(PyObject* value, std::vector<PyObject*>& found) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
       found.push_back(PySequence_Fast_GET_ITEM(value, i));
   } else if (PyDict_Check(value)) {
-    PyObject* key = nullptr;
-    PyObject* item = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item) != 0;) {
+    for (const auto [key, item] : Entries(value)) {
       found.push_back(key);
       found.push_back(item);
     }
@@ -649,9 +641,7 @@ namespace {
 /// numbers by themselves may be asked for, too. Nothing for any other object.
 std::optional<std::vector<PyObject*>> numbers_of_partial(PyObject* value) {
   if (!is_partial(value)) return std::nullopt;
-  const auto part = [&](const char* name) {
-    return py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, name));
-  };
+  const auto part = [&](const char* name) { return stolen(PyObject_GetAttrString(value, name)); };
   const py::object function = part("func"), arguments = part("args"), named = part("keywords");
   if (!function || !PyFunction_Check(function.ptr()) || !arguments || !named) {
     PyErr_Clear();

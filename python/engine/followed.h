@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -45,6 +46,10 @@ class FollowedNumbers {
   std::optional<trace::Formula> formula_or_constant(PyObject* number) const;
   /// Not a bool, nor an int that a double does not hold: it must stay what it is.
   static bool can_follow(PyObject* number);
+  /// The same of one that the program holds: of a NaN it may ask which it is.
+  static bool can_follow_given(PyObject* number) {
+    return can_follow(number) && !(PyFloat_Check(number) && std::isnan(PyFloat_AS_DOUBLE(number)));
+  }
   /// A number of the same value and class that follows the formula; `number` itself where it is
   /// none that can be followed.
   py::object follow(PyObject* number, trace::Formula formula);

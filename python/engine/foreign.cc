@@ -27,9 +27,7 @@ PyObject* dict_entry(PyObject* object, const char* name) {
 std::vector<std::pair<std::string, at::Tensor>> tensors_in(PyObject* dict,
                                                            const MovingPlaces& moving) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  for (Py_ssize_t at = 0; dict != nullptr && PyDict_Next(dict, &at, &key, &value) != 0;) {
+  for (const auto [key, value] : Entries(dict)) {
     if (is_tensor(value) && !moving.is_argument(dict, key))
       tensors.emplace_back(component_of(key), tensor_of(value));
   }
@@ -105,8 +103,7 @@ py::object items_of(PyObject* value, Reach reach) {
   if (PyTuple_Check(value)) return borrowed(value);
   if (reach == Reach::kValue && !PyFrozenSet_Check(value)) return {};
   if (PyList_CheckExact(value)) return borrowed(value);
-  if (PyAnySet_Check(value) || is_deque(value))
-    return py::reinterpret_steal<py::object>(PySequence_List(value));
+  if (PyAnySet_Check(value) || is_deque(value)) return stolen(PySequence_List(value));
   if (!is_array_of_numpy(value) || !holds_objects(value)) return {};
   return borrowed(value).attr("ravel")().attr("tolist")();
 }
@@ -199,10 +196,8 @@ std::vector<Modules::At> Modules::tree() const {
       if (aliases.size() == kMostAliases) return;
       aliases.push_back(path);
     }
-    PyObject* key = nullptr;
-    PyObject* child = nullptr;
     PyObject* children = dict_entry(module, "_modules");
-    for (Py_ssize_t at = 0; children != nullptr && PyDict_Next(children, &at, &key, &child) != 0;) {
+    for (const auto [key, child] : Entries(children)) {
       if (child == Py_None) continue;
       self(self, trace::join_path(path, text_of(key)), child);
     }
@@ -304,9 +299,7 @@ std::vector<live::ForeignOptimizer::Group> Optimizer::groups() const {
     Group& group = groups.emplace_back();
     PyObject* dict = PyList_GET_ITEM(list, g);
     if (!PyDict_Check(dict)) continue;
-    PyObject* key = nullptr;
-    PyObject* value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+    for (const auto [key, value] : Entries(dict)) {
       const std::string name = component_of(key);
       if (name == "params" && PyList_Check(value)) {
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i) {
@@ -327,9 +320,7 @@ std::vector<live::ForeignOptimizer::Group> Optimizer::groups() const {
 template <typename Visit>
 void Optimizer::for_each_state(Visit&& visit) const {
   PyObject* all = use_.is_idle ? nullptr : state_of(optimizer_);
-  PyObject* owner = nullptr;
-  PyObject* items = nullptr;
-  for (Py_ssize_t at = 0; all != nullptr && PyDict_Next(all, &at, &owner, &items) != 0;) {
+  for (const auto [owner, items] : Entries(all)) {
     if (PyDict_Check(items)) visit(owner, items);
   }
 }
@@ -338,9 +329,7 @@ std::vector<live::ForeignOptimizer::State> Optimizer::state() const {
   std::vector<State> states;
   for_each_state([&](PyObject* parameter, PyObject* items) {
     const at::Tensor owner = is_tensor(parameter) ? tensor_of(parameter) : at::Tensor();
-    PyObject* key = nullptr;
-    PyObject* value = nullptr;
-    for (Py_ssize_t i = 0; PyDict_Next(items, &i, &key, &value) != 0;) {
+    for (const auto [key, value] : Entries(items)) {
       if (moving_.is_argument(items, key)) continue;
       if (is_tensor(value)) {
         states.push_back({owner, component_of(key), tensor_of(value)});
@@ -357,9 +346,7 @@ void Optimizer::set_number(const at::Tensor& parameter, const std::string& key,
   const auto* integer = std::get_if<std::int64_t>(&value.data);
   for_each_state([&](PyObject* owner, PyObject* items) {
     if (!is_tensor(owner) || !tensor_of(owner).is_same(parameter)) return;
-    PyObject* name = nullptr;
-    PyObject* found = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(items, &at, &name, &found) != 0;) {
+    for (const auto [name, found] : Entries(items)) {
       if (!PyUnicode_Check(name) || !is_plain_number(found)) continue;
       if (component_of(name) != key) continue;
       const py::object number =
@@ -376,9 +363,7 @@ py::list Optimizer::numbers(const std::string& name, const live::PathOf& path_of
   py::list numbers;
   for_each_state([&](PyObject* owner, PyObject* items) {
     if (!is_tensor(owner)) return;
-    PyObject* key = nullptr;
-    PyObject* value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(items, &at, &key, &value) != 0;) {
+    for (const auto [key, value] : Entries(items)) {
       if (!PyUnicode_Check(key) || !is_plain_number(value)) continue;
       const std::string state = trace::state_path(name, path_of(tensor_of(owner)));
       numbers.append(
@@ -511,13 +496,13 @@ std::vector<HostChange> HostState::changes(const std::string& name) const {
     const bool is_inside =
         slot->kind == Slot::Kind::kContent && py::len(change.keys) > 0 && !appended;
     if (slot->is_assignable() || is_inside || appended) {
-      made.owner = py::reinterpret_borrow<py::object>(slot->owner.get());
+      made.owner = borrowed(slot->owner.get());
     }
     if (is_inside) {  // the place is an item of the container
       made.key = change.keys[0];
       made.change.keys = py::list(change.keys[py::slice(1, py::len(change.keys), 1)]);
     } else if (slot->is_assignable() && slot->key.get() != nullptr) {
-      made.key = py::reinterpret_borrow<py::object>(slot->key.get());
+      made.key = borrowed(slot->key.get());
     }
     changes.push_back(std::move(made));
   }

@@ -68,7 +68,7 @@ class PythonHooks final : public live::HookList {
     if (dict == nullptr || !PyDict_Check(dict)) return;
     for (const auto& [key, hook] : entries_of(dict)) {
       PyObject* weak = PyWeakref_NewRef(hook, nullptr);
-      hooks_.push_back({PyObject_Hash(key), hook, py::reinterpret_steal<py::object>(weak)});
+      hooks_.push_back({PyObject_Hash(key), hook, stolen(weak)});
       PyErr_Clear();
     }
   }
@@ -131,7 +131,7 @@ py::object follow(const py::object& value, const std::string& kind, const std::s
     if (watch::current() == nullptr) numbers.escape(value.ptr());
     return value;
   }
-  if (!FollowedNumbers::can_follow(value.ptr())) return value;
+  if (!FollowedNumbers::can_follow_given(value.ptr())) return value;
   const trace::Index leaf = hints().leaf(trace::leaf_kind_of(kind), path);
   return numbers.follow(value.ptr(), trace::leaf(leaf));
 }
@@ -401,7 +401,6 @@ void define(py::module_& m) {
   m.def("refuse", &refuse);
   m.def("join_path", &trace::join_path);
   m.def("on_one_line", &trace::on_one_line);
-  m.def("locate", &locate);
   m.def("observe", &observe);
   m.def("counters", &counters_dict);
   m.def("refusal_codes", [] {

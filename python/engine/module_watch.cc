@@ -33,7 +33,7 @@ bool moves_inside(DictWatch::EntryChange& at, bool is_new) {
     const py::object holder = held_at(at.owner.ptr(), at.key.ptr());
     if (!holder || (!PyList_Check(holder.ptr()) && !PyDict_Check(holder.ptr()))) return false;
     at.owner = holder;
-    at.key = py::reinterpret_borrow<py::object>(next);
+    at.key = borrowed(next.ptr());
   }
   at.change.keys = py::list();
   return true;
@@ -129,9 +129,7 @@ DictWatch::DictWatch(Roots& roots, MovingPlaces& moving, PyObject* dict, RuleOf 
     : moving_(moving), rule_of_(rule_of) {
   if (dict == nullptr) return;
   entries_.reserve(static_cast<std::size_t>(PyDict_GET_SIZE(dict)));
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+  for (const auto [key, value] : Entries(dict)) {
     Rule rule = rule_of_(view_of(key));
     const bool moves =
         moving.is_argument(dict, key) || (is_plain_number(value) && moving.contains(dict, key));
@@ -188,8 +186,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict, bool with
     if (is_same && !is_other && (found == nullptr || !holds_followed(found))) continue;
     if (add_moved_buffers(entry, found, changes)) continue;
     EntryChange& change = changes.emplace_back(
-        EntryChange{text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
-                    py::reinterpret_borrow<py::object>(entry.key.get()),
+        EntryChange{text_of(entry.key.get()), borrowed(dict), borrowed(entry.key.get()),
                     is_other ? Change{"", shown(found), borrowed(found), py::list()}
                              : entry.plain.change_of_place(found)});
     change.before = before_of(entry.rule == Rule::kPlain && entry.is_compared, is_same);
@@ -199,17 +196,15 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict, bool with
     change.moves = entry.plain.is_number() ? is_plain_number(found)
                                            : moves_inside(change, replaced && !replaced->has_grown);
   }
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+  for (const auto [key, value] : Entries(dict)) {
     const bool known = std::ranges::any_of(entries_, [key](const Entry& entry) {
       return entry.key.get() == key || view_of(entry.key.get()) == view_of(key);
     });
     if (known || rule_of_(view_of(key)) == Rule::kSkip) continue;
     changes.push_back({text_of(key),
-                       py::reinterpret_borrow<py::object>(dict),
-                       py::reinterpret_borrow<py::object>(key),
-                       {"", "nothing", py::reinterpret_borrow<py::object>(value), py::list()}});
+                       borrowed(dict),
+                       borrowed(key),
+                       {"", "nothing", borrowed(value), py::list()}});
     changes.back().before = before_of(!compares_all_ && compares(changes.back()), false);
   }
   return changes;

@@ -25,7 +25,7 @@ py::object item_of(PyObject* queue, PyObject* key) {
   if (!PyLong_Check(key)) return {};
   PyObject* item = PySequence_GetItem(queue, PyNumber_AsSsize_t(key, nullptr));
   if (item == nullptr) PyErr_Clear();
-  return py::reinterpret_steal<py::object>(item);
+  return stolen(item);
 }
 
 std::optional<double> number_in(PyObject* value) {
@@ -67,11 +67,10 @@ std::string free_name(const std::string& path, const std::vector<std::string>& t
 }
 
 PyObject* holder_of(PyObject* type, PyObject* key) {
-  PyObject* order = reinterpret_cast<PyTypeObject*>(type)->tp_mro;
-  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
-    PyObject* base = PyTuple_GET_ITEM(order, i);
-    const py::object dict = dict_of_type(reinterpret_cast<PyTypeObject*>(base));
-    if (PyDict_GetItemWithError(dict.ptr(), key) != nullptr) return base;
+  for (PyTypeObject* base : bases_of(as_type(type))) {
+    const py::object dict = dict_of_type(base);
+    if (PyDict_GetItemWithError(dict.ptr(), key) != nullptr)
+      return reinterpret_cast<PyObject*>(base);
   }
   return nullptr;
 }
@@ -106,8 +105,7 @@ bool is_plain_number(PyObject* value) {
 
 py::object float_of_class(PyTypeObject* type, double value) {
   if (type == &PyFloat_Type) return py::float_(value);
-  auto made = py::reinterpret_steal<py::object>(
-      PyObject_CallFunction(reinterpret_cast<PyObject*>(type), "d", value));
+  auto made = stolen(PyObject_CallFunction(reinterpret_cast<PyObject*>(type), "d", value));
   if (!made) throw py::error_already_set();
   return made;
 }
@@ -116,14 +114,14 @@ py::object held_at(PyObject* owner, PyObject* key) {
   if (is_member(key)) {
     PyObject* held = Py_TYPE(key)->tp_descr_get(key, owner, nullptr);
     if (held == nullptr) PyErr_Clear();
-    return py::reinterpret_steal<py::object>(held);
+    return stolen(held);
   }
   if (PyCell_Check(owner)) return borrowed(PyCell_GET(owner));
   if (key == nullptr) return is_array(owner) ? borrowed(owner) : py::object();
   if (is_array_of_numpy(owner)) {
     PyObject* item = PySequence_GetItem(owner, PyNumber_AsSsize_t(key, nullptr));
     if (item == nullptr) PyErr_Clear();
-    return py::reinterpret_steal<py::object>(item);
+    return stolen(item);
   }
   if (PyDict_Check(owner)) return borrowed(find_entry(owner, key));
   if (PyList_Check(owner) || (PyTuple_Check(owner) && PyLong_Check(key))) {
@@ -132,11 +130,11 @@ py::object held_at(PyObject* owner, PyObject* key) {
   }
   if (is_deque(owner)) return item_of(owner, key);
   if (PyType_Check(owner)) {
-    return borrowed(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), key));
+    return borrowed(_PyType_Lookup(as_type(owner), key));
   }
   PyObject* made = PyObject_GenericGetAttr(owner, key);
   if (made == nullptr) PyErr_Clear();
-  return py::reinterpret_steal<py::object>(made);
+  return stolen(made);
 }
 
 int set_entry(PyObject* dict, PyObject* key, PyObject* value) {
@@ -163,7 +161,7 @@ void put_at(PyObject* owner, PyObject* key, PyObject* value) {
     failed = PyObject_SetItem(owner, key, value);
   } else if (PyType_Check(owner)) {
     PyObject* holder = holder_of(owner, key);
-    auto* type = reinterpret_cast<PyTypeObject*>(holder == nullptr ? owner : holder);
+    auto* type = as_type(holder == nullptr ? owner : holder);
     if (view_of(key).starts_with("__")) {
       failed = PyType_Type.tp_setattro(reinterpret_cast<PyObject*>(type), key, value);
     } else {  // a descriptor of the metaclass's is not asked
@@ -183,6 +181,20 @@ void append_to(PyObject* owner, PyObject* item) {
     borrowed(owner).attr("append")(borrowed(item));
   }
 }
+
+namespace {
+
+/// Of an argument, among the leaves of a call.
+std::optional<std::size_t> position_of(const trace::Leaf& argument) {
+  constexpr std::string_view kBefore = "inputs[";
+  std::size_t position = 0;
+  if (!argument.path.starts_with(kBefore)) return std::nullopt;
+  const char* const end = argument.path.data() + argument.path.size();
+  const auto read = std::from_chars(argument.path.data() + kBefore.size(), end, position);
+  return read.ec == std::errc() ? std::optional(position) : std::nullopt;
+}
+
+}  // namespace
 
 const MovingPlaces::Place* MovingPlaces::find(PyObject* owner, PyObject* key) const {
   const auto found = std::ranges::find_if(places_, [&](const Place& place) {
@@ -207,6 +219,23 @@ std::vector<py::object> MovingPlaces::left() const {
                                                   : held_at(place.owner.get(), place.key.get()));
   }
   return held;
+}
+
+bool MovingPlaces::looks_up_by_places(std::size_t own) const {
+  const auto is_in_place = [own](const trace::Leaf& leaf) {
+    return leaf.kind == trace::LeafKind::kArgument && position_of(leaf).value_or(0) >= own;
+  };
+  const auto is_found_so = [&](const Item& item) {
+    return std::ranges::any_of(item.leaves, is_in_place);
+  };
+  const auto is_looked_up = [this](std::size_t position) {
+    return places_[position].item.has_value();
+  };
+  return std::ranges::any_of(given_, is_looked_up) && std::ranges::any_of(items_, is_found_so);
+}
+
+void MovingPlaces::lose_items() {
+  for (Item& item : items_) item.found = py::object();
 }
 
 std::vector<std::string> MovingPlaces::names_of_given() const {
@@ -356,8 +385,7 @@ void MovingPlaces::exchange() {
       PyObject* const attributes = dict_of(was);
       if (attributes != nullptr && attributes != was) {
         // one of a class of containers may have been given none yet
-        const auto others =
-            py::reinterpret_steal<py::object>(PyObject_GenericGetDict(now.ptr(), nullptr));
+        const auto others = stolen(PyObject_GenericGetDict(now.ptr(), nullptr));
         if (!others) throw py::error_already_set();
         pairs.emplace_back(attributes, others.ptr());
       }
@@ -418,13 +446,8 @@ void MovingPlaces::set_arguments(const std::vector<pack::Leaf>& leaves) {
 
 std::optional<double> MovingPlaces::number_of(const trace::Leaf& leaf) const {
   if (leaf.kind == trace::LeafKind::kArgument) {
-    constexpr std::string_view kBefore = "inputs[";
-    std::size_t position = arguments_.size();
-    if (leaf.path.starts_with(kBefore)) {
-      std::from_chars(leaf.path.data() + kBefore.size(), leaf.path.data() + leaf.path.size(),
-                      position);
-    }
-    return position < arguments_.size() ? arguments_[position] : std::nullopt;
+    const std::optional<std::size_t> position = position_of(leaf);
+    return position && *position < arguments_.size() ? arguments_[*position] : std::nullopt;
   }
   if (leaf.kind != trace::LeafKind::kHostValue) return std::nullopt;
   const auto place = std::ranges::find(places_, leaf.path, &Place::name);
@@ -516,16 +539,14 @@ std::optional<Switches> switches_of_numpy() {
 /// What a function gives, null with an exception that is set.
 py::object called(PyObject* function, const Given& arguments) {
   PyObject* named = arguments.named.empty() ? nullptr : arguments.named.ptr();
-  return py::reinterpret_steal<py::object>(
-      PyObject_Call(function, arguments.positional.ptr(), named));
+  return stolen(PyObject_Call(function, arguments.positional.ptr(), named));
 }
 
 /// The same. Where NumPy would warn, or call a function of the program's, it throws.
 py::object call_strictly(PyObject* function, const Given& arguments) {
   const std::optional<Switches> switches = switches_of_numpy();
   if (!switches) return {};
-  const auto token =
-      py::reinterpret_steal<py::object>(PyContextVar_Set(switches->variable, switches->throwing));
+  const auto token = stolen(PyContextVar_Set(switches->variable, switches->throwing));
   if (!token) throw py::error_already_set();
   py::object given = called(function, arguments);
   const py::error_scope error_of_function;

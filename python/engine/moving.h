@@ -133,8 +133,13 @@ class MovingPlaces {
   PyTypeObject* expect_float(std::size_t place, PyObject* held);
   /// A call begins: what the places that count as arguments hold now, null where there is nothing.
   std::vector<py::object> given();
-  /// What they hold as it ends.
+  /// What they hold as it ends, or still hold of the call before.
   std::vector<py::object> left() const;
+  /// Whether one that is looked up is found by a number in another of these places. Numbers among
+  /// the call's own arguments are in its first `own` leaves.
+  bool looks_up_by_places(std::size_t own) const;
+  /// None of those that are looked up was found.
+  void lose_items();
   std::vector<std::string> names_of_given() const;
   Place& given_at(std::size_t position) { return places_[given_[position]]; }
   /// A call begins that finds these in the places that count as arguments: whether one before has

@@ -64,9 +64,7 @@ OptimizerWatch::OptimizerWatch(Roots& roots, MovingPlaces& moving, TypeWatches& 
   }
   if (PyObject* state = is_idle ? nullptr : state_of(optimizer)) {
     state_ = PyDict_Size(state);
-    PyObject* key = nullptr;
-    PyObject* value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(state, &at, &key, &value) != 0;) {
+    for (const auto [key, value] : Entries(state)) {
       if (PyDict_Check(value)) add_dict(roots, "", -1, key, value);
     }
   }
@@ -84,9 +82,7 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
   fixed.group = group;
   fixed.size = PyDict_GET_SIZE(dict);
   fixed.first = numbers_.size();
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+  for (const auto [key, value] : Entries(dict)) {
     const bool is_named = PyUnicode_Check(key) != 0;
     if (FollowedNumbers::can_follow(value)) {
       // another one is of the program's places, where the step reads it
@@ -147,9 +143,7 @@ void OptimizerWatch::find_dicts() const {
   state_version_ = version;
   std::fill(dicts_.begin() + static_cast<std::ptrdiff_t>(k), dicts_.end(), nullptr);
   // by its place and not by its key: a look-up would call Tensor.__hash__, which is Python
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  for (Py_ssize_t at = 0; state != nullptr && PyDict_Next(state, &at, &key, &value) != 0;) {
+  for (const auto [key, value] : Entries(state)) {
     if (!PyDict_Check(value)) continue;
     if (k >= fixed_.size()) return;
     if (fixed_[k].key.get() == key) dicts_[k] = value;
@@ -184,7 +178,7 @@ void OptimizerWatch::advance(std::size_t k, std::int64_t by) const {
   find_dicts();
   PyObject* value = value_of(numbers_[k]);
   if (value == nullptr || numbers_[k].item >= 0) return;
-  const auto added = py::reinterpret_borrow<py::object>(value) + py::int_(by);
+  const auto added = borrowed(value) + py::int_(by);
   if (PyDict_SetItem(dicts_[numbers_[k].dict], numbers_[k].key.get(), added.ptr()) != 0) {
     throw py::error_already_set();
   }
@@ -281,14 +275,13 @@ std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
     // the layout of the optimizer says it of a group
     if (fixed_[numbers_[k].dict].group >= 0) continue;
     const auto if_whole = [item = numbers_[k].item](PyObject* object) {
-      return item < 0 ? py::reinterpret_borrow<py::object>(object) : py::object();
+      return item < 0 ? borrowed(object) : py::object();
     };
-    changes.push_back(
-        {names_[k],
-         if_whole(dicts_[numbers_[k].dict]),
-         if_whole(numbers_[k].key.get()),
-         {"", shown(cast(numbers_[k], recorded_[k]).ptr()),
-          py::reinterpret_borrow<py::object>(value == nullptr ? Py_None : value), py::list()}});
+    changes.push_back({names_[k],
+                       if_whole(dicts_[numbers_[k].dict]),
+                       if_whole(numbers_[k].key.get()),
+                       {"", shown(cast(numbers_[k], recorded_[k]).ptr()),
+                        borrowed(value == nullptr ? Py_None : value), py::list()}});
   }
   for (std::size_t k = 0; k < fixed_.size(); ++k) {
     if (dicts_[k] != nullptr) add_changes(fixed_[k], dicts_[k], changes);
@@ -313,7 +306,7 @@ void OptimizerWatch::add_changes(const Fixed& fixed, PyObject* dict,
     // the layout of the optimizer says it of a group, but where two values look alike in it
     if (is_group && (is_in_layout(now) || text_of(key.get()) == "params")) continue;
     const auto if_state = [is_group](PyObject* object) {
-      return is_group ? py::object() : py::reinterpret_borrow<py::object>(object);
+      return is_group ? py::object() : borrowed(object);
     };
     Change change =
         is_other ? Change{"", shown(now), borrowed(now), py::list()} : plain.change(now);

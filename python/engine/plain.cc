@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <unordered_set>
@@ -69,7 +70,7 @@ bool is_holder(PyObject* object) {
 }
 
 py::object list_of(PyObject* sequence) {
-  auto list = py::reinterpret_steal<py::object>(PySequence_List(sequence));
+  auto list = stolen(PySequence_List(sequence));
   if (!list) throw py::error_already_set();
   return list;
 }
@@ -100,12 +101,10 @@ Root class_of(Roots& roots, PyObject* object) {
 bool is_scalar_of_numpy(PyObject* object) {
   static PyObject* type = nullptr;
   if (type == nullptr) {  // it may not have been imported yet
-    const auto numpy =
-        py::reinterpret_steal<py::object>(PyImport_GetModule(py::str("numpy").ptr()));
+    const auto numpy = stolen(PyImport_GetModule(py::str("numpy").ptr()));
     if (numpy) type = py::object(numpy.attr("generic")).release().ptr();
   }
-  return type != nullptr &&
-         PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(type)) != 0;
+  return type != nullptr && PyType_IsSubtype(Py_TYPE(object), as_type(type)) != 0;
 }
 
 bool is_compared_by_content(PyObject* object) {
@@ -141,7 +140,7 @@ bool is_deque(PyObject* object) {
 }
 
 double most_of(PyObject* deque) {
-  const auto most = py::reinterpret_steal<py::object>(PyObject_GetAttrString(deque, "maxlen"));
+  const auto most = stolen(PyObject_GetAttrString(deque, "maxlen"));
   if (!most) PyErr_Clear();
   return most && PyLong_Check(most.ptr()) ? PyLong_AsDouble(most.ptr())
                                           : std::numeric_limits<double>::infinity();
@@ -423,8 +422,9 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
   if (PyLong_CheckExact(value)) {
     kind_ = Kind::kInteger;
   } else if (is_float(value)) {
-    kind_ = Kind::kReal;
     real_ = PyFloat_AS_DOUBLE(value);
+    // what dicts, sets and `in` find of a NaN is the very object
+    kind_ = std::isnan(real_) ? Kind::kIdentity : Kind::kReal;
   } else if (is_text_or_device(value)) {
     kind_ = Kind::kText;
   } else if (PyTuple_Check(value) || PyList_Check(value)) {
@@ -689,9 +689,7 @@ bool Plain::same_dict(PyObject* now) const {
     }
     return i == items_.size();
   }
-  PyObject* key = nullptr;
-  PyObject* item = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(now, &at, &key, &item) != 0;) {
+  for (const auto [key, item] : Entries(now)) {
     if (!same_entry(key, item)) return false;
   }
   if (i != items_.size()) return false;
@@ -708,7 +706,7 @@ py::object Plain::before() const {
   if (kind_ == Kind::kDict) {
     py::dict dict;
     for (std::size_t i = 0; i < keys_.size(); ++i) {
-      dict[py::reinterpret_borrow<py::object>(keys_[i].get())] = items_[i].before();
+      dict[borrowed(keys_[i].get())] = items_[i].before();
     }
     return dict;
   }
@@ -726,7 +724,7 @@ std::string Plain::words() const {
     case Kind::kHooks:
       return std::to_string(length_) + (length_ == 1 ? " hook" : " hooks");
     case Kind::kObject:
-      return "a " + type_name(reinterpret_cast<PyTypeObject*>(value_.get()));
+      return "a " + type_name(as_type(value_.get()));
     case Kind::kIdentity:
       return is_gone() ? "an object that is gone" : shown(value_.get());
     default:

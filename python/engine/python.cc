@@ -15,8 +15,7 @@ namespace {
 
 /// As PyObject_IsInstance, which would ask the object for its class.
 bool is_kind_of(PyObject* object, PyObject* type) {
-  return type != nullptr &&
-         PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(type)) != 0;
+  return type != nullptr && PyType_IsSubtype(Py_TYPE(object), as_type(type)) != 0;
 }
 
 }  // namespace
@@ -29,9 +28,7 @@ bool is_exact_tensor(PyObject* object) { return THPVariable_CheckExact(object); 
 
 const at::Tensor& tensor_of(PyObject* object) { return THPVariable_Unpack(object); }
 
-py::object object_of(const at::Tensor& tensor) {
-  return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
-}
+py::object object_of(const at::Tensor& tensor) { return stolen(THPVariable_Wrap(tensor)); }
 
 py::object handled_exception() {
 #if PY_VERSION_HEX >= 0x030B0000
@@ -42,7 +39,7 @@ py::object handled_exception() {
   Py_XDECREF(type);
   Py_XDECREF(traceback);
 #endif
-  return exception == nullptr ? py::none() : py::reinterpret_steal<py::object>(exception);
+  return exception == nullptr ? py::none() : stolen(exception);
 }
 
 Py_ssize_t size_of(PyObject* container) {
@@ -66,16 +63,14 @@ PyObject* bound_to(PyObject* method) {
   return self == nullptr || PyModule_Check(self) || is_tensor(self) ? nullptr : self;
 }
 
-py::object interned(const char* text) {
-  return py::reinterpret_steal<py::object>(PyUnicode_InternFromString(text));
-}
+py::object interned(const char* text) { return stolen(PyUnicode_InternFromString(text)); }
 
 PyObject* in_class(PyTypeObject* type, const char* name) {
   return _PyType_Lookup(type, interned(name).ptr());
 }
 
 py::object member(PyObject* object, const char* name) {
-  auto found = py::reinterpret_steal<py::object>(PyObject_GetAttrString(object, name));
+  auto found = stolen(PyObject_GetAttrString(object, name));
   if (!found) PyErr_Clear();
   return found;
 }
@@ -209,9 +204,9 @@ std::string shown(PyObject* object) {
 
 py::object dict_of_type(PyTypeObject* type) {
 #if PY_VERSION_HEX >= 0x030C0000
-  return py::reinterpret_steal<py::object>(PyType_GetDict(type));
+  return stolen(PyType_GetDict(type));
 #else
-  return py::reinterpret_borrow<py::object>(type->tp_dict);
+  return borrowed(type->tp_dict);
 #endif
 }
 
@@ -219,21 +214,24 @@ std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict) {
   std::vector<std::pair<PyObject*, PyObject*>> entries;
   if (has_own_order(dict)) {
     // one whose keys have become equal goes round for ever
-    const auto keys = py::reinterpret_steal<py::object>(PyObject_GetIter(dict));
+    const auto keys = stolen(PyObject_GetIter(dict));
     for (Py_ssize_t left = PyDict_Size(dict); keys && left > 0; --left) {
-      const auto key = py::reinterpret_steal<py::object>(PyIter_Next(keys.ptr()));
+      const auto key = stolen(PyIter_Next(keys.ptr()));
       if (!key) break;
       entries.emplace_back(key.ptr(), PyDict_GetItemWithError(dict, key.ptr()));
     }
     PyErr_Clear();
     return entries;
   }
-  PyObject* key = nullptr;
-  PyObject* item = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &item) != 0;) {
-    entries.emplace_back(key, item);
-  }
+  for (const auto entry : Entries(dict)) entries.push_back(entry);
   return entries;
+}
+
+std::span<PyTypeObject* const> bases_of(PyTypeObject* type) {
+  PyObject* const order = type->tp_mro;
+  if (order == nullptr) return {};
+  auto* const first = reinterpret_cast<PyTypeObject* const*>(&PyTuple_GET_ITEM(order, 0));
+  return {first, static_cast<std::size_t>(PyTuple_GET_SIZE(order))};
 }
 
 PyObject* dict_of(PyObject* object) {
@@ -252,7 +250,7 @@ bool has_tracer() {
 
 bool is_thread_local(PyObject* object) {
   static const auto* const type = [] {
-    const auto module = py::reinterpret_steal<py::object>(PyImport_ImportModule("_thread"));
+    const auto module = stolen(PyImport_ImportModule("_thread"));
     return PyObject_GetAttrString(module.ptr(), "_local");
   }();
   return reinterpret_cast<const PyObject*>(Py_TYPE(object)) == type;
@@ -302,18 +300,16 @@ void set_foreign_folders(std::vector<std::string> folders) {
 std::string locate() {
   if (Py_IsInitialized() == 0) return "";
   const py::gil_scoped_acquire gil;
-  auto frame = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  auto frame = borrowed(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
   std::string package;
   while (frame) {
     auto* current = reinterpret_cast<PyFrameObject*>(frame.ptr());
-    const auto code =
-        py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(current)));
+    const auto code = stolen(reinterpret_cast<PyObject*>(PyFrame_GetCode(current)));
     const std::string_view file = view_of(reinterpret_cast<PyCodeObject*>(code.ptr())->co_filename);
     const Whose owner = whose(file);
     if (owner == Whose::kProgram) return place_of(current, file);
     if (owner == Whose::kPackage && package.empty()) package = place_of(current, file);
-    frame =
-        py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(current)));
+    frame = stolen(reinterpret_cast<PyObject*>(PyFrame_GetBack(current)));
   }
   return package;
 }

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
 
+#include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +19,10 @@ namespace py = pybind11;
 inline py::object borrowed(PyObject* object) {
   return object == nullptr ? py::object() : py::reinterpret_borrow<py::object>(object);
 }
+
+/// What a new reference names, which it takes over; none for null.
+inline py::object stolen(PyObject* made) { return py::reinterpret_steal<py::object>(made); }
+inline PyTypeObject* as_type(PyObject* type) { return reinterpret_cast<PyTypeObject*>(type); }
 
 /// Whether it is of exactly this class.
 inline bool is_exactly(PyObject* object, PyObject* type) {
@@ -85,8 +91,39 @@ inline std::string text_of(PyObject* object) { return std::string(view_of(object
 /// since repr() would run the user's code.
 std::string shown(PyObject* object);
 
+/// A class and those that it is made of, in the order in which attributes are looked up.
+std::span<PyTypeObject* const> bases_of(PyTypeObject* type);
 /// The dict of a class itself.
 py::object dict_of_type(PyTypeObject* type);
+
+/// Borrowed keys and values of a dict as they lie in it, for a range-based `for`; none where it is
+/// null. Allocates nothing; the dict must not change meanwhile.
+class Entries {
+ public:
+  explicit Entries(PyObject* dict) : dict_(dict) {}
+
+  class Iterator {
+   public:
+    explicit Iterator(PyObject* dict) : dict_(dict) { ++*this; }
+    std::pair<PyObject*, PyObject*> operator*() const { return {key_, value_}; }
+    Iterator& operator++() {
+      if (dict_ != nullptr && PyDict_Next(dict_, &at_, &key_, &value_) == 0) dict_ = nullptr;
+      return *this;
+    }
+    bool operator==(std::default_sentinel_t) const { return dict_ == nullptr; }
+
+   private:
+    PyObject* dict_;
+    Py_ssize_t at_ = 0;
+    PyObject* key_ = nullptr;
+    PyObject* value_ = nullptr;
+  };
+  Iterator begin() const { return Iterator(dict_); }
+  static std::default_sentinel_t end() { return {}; }
+
+ private:
+  PyObject* dict_;
+};
 
 /// Borrowed keys and values of a dict in its order, which of an OrderedDict is one of its own.
 std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict);

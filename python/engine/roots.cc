@@ -27,7 +27,7 @@ Root Root::guarding(Roots& roots, PyObject* object) {
 }
 
 Root Root::weak(Roots& roots, PyObject* object) {
-  const auto weak = py::reinterpret_steal<py::object>(PyWeakref_NewRef(object, nullptr));
+  const auto weak = stolen(PyWeakref_NewRef(object, nullptr));
   if (!weak) throw py::error_already_set();
   Root root(roots, weak.ptr());
   root.is_weak_ = true;
@@ -114,11 +114,10 @@ bool Roots::replace(std::span<const std::pair<PyObject*, PyObject*>> pairs) {
     PyObject* const held = root->get();
     const auto pair = std::ranges::find(pairs, held, &std::pair<PyObject*, PyObject*>::first);
     if (held == nullptr || pair == pairs.end()) continue;
-    PyObject* const now = root->is_weak_
-                              ? PyWeakref_NewRef(pair->second, nullptr)
-                              : py::reinterpret_borrow<py::object>(pair->second).release().ptr();
+    PyObject* const now = root->is_weak_ ? PyWeakref_NewRef(pair->second, nullptr)
+                                         : borrowed(pair->second).release().ptr();
     if (now == nullptr) throw py::error_already_set();
-    released.push_back(py::reinterpret_steal<py::object>(std::exchange(root->object_, now)));
+    released.push_back(stolen(std::exchange(root->object_, now)));
   }
   ++times_replaced_;
   return true;

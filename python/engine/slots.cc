@@ -21,7 +21,7 @@ py::object part_of_function(PyObject* function, const std::string& name) {
 
 py::object taken(PyObject* made) {
   if (made == nullptr) PyErr_Clear();
-  return py::reinterpret_steal<py::object>(made);
+  return stolen(made);
 }
 
 /// How often a cache was emptied, as far as it shows: it counts its calls anew then, and has fewer
@@ -116,7 +116,7 @@ py::object Slot::value() const {
     case Kind::kVariable: {
       PyObject* held = nullptr;
       if (PyContextVar_Get(holder, nullptr, &held) != 0) PyErr_Clear();
-      return py::reinterpret_steal<py::object>(held);
+      return stolen(held);
     }
     case Kind::kCache:
       return cached_by(holder);
@@ -129,7 +129,7 @@ py::object Slot::value() const {
     case Kind::kHolder:
       return borrowed(holder_of(holder, key.get()));
     case Kind::kMethods:
-      return methods_of(reinterpret_cast<PyTypeObject*>(holder));
+      return methods_of(as_type(holder));
   }
   return {};
 }
@@ -173,7 +173,7 @@ std::size_t SlotWatch::add(Slot slot, const py::object& value) {
 bool SlotWatch::same(std::size_t position) const {
   const Slot& slot = slots_[position];
   const bool has_version = slot.kind == Slot::Kind::kMethods && slot.owner.get() != nullptr;
-  auto* type = reinterpret_cast<PyTypeObject*>(slot.owner.get());
+  auto* type = as_type(slot.owner.get());
   if (has_version && slot.version != 0 && slot.version == type->tp_version_tag) return true;
   const bool is_same = values_[position].same(slot.value().ptr());
   if (has_version && is_same) slot.version = version_of(type);

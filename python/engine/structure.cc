@@ -32,21 +32,9 @@ PyTypeObject* base_of_c(PyTypeObject* type) {
 
 /// An object of a class as C's base of it makes it: none of the class's own code runs.
 py::object bare(PyTypeObject* type, const py::tuple& arguments) {
-  auto made =
-      py::reinterpret_steal<py::object>(base_of_c(type)->tp_new(type, arguments.ptr(), nullptr));
+  auto made = stolen(base_of_c(type)->tp_new(type, arguments.ptr(), nullptr));
   if (!made) throw py::error_already_set();
   return made;
-}
-
-/// Whether the class or one of its bases has the attribute.
-bool type_has(PyTypeObject* type, const char* attribute) {
-  PyObject* order = type->tp_mro;
-  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
-    const py::object dict = dict_of_type(base);
-    if (dict && PyDict_GetItemString(dict.ptr(), attribute) != nullptr) return true;
-  }
-  return false;
 }
 
 /// What players make a constant of, as Python writes it. In angle brackets one that they cannot
@@ -135,13 +123,13 @@ at::Tensor tensor_behind(PyObject* array) try {
   return {};
 }
 
-bool is_dataclass(PyObject* object) { return type_has(Py_TYPE(object), "__dataclass_fields__"); }
+bool is_dataclass(PyObject* object) {
+  return in_class(Py_TYPE(object), "__dataclass_fields__") != nullptr;
+}
 
 bool has_slots(PyTypeObject* type) {
-  if (!type_has(type, "__slots__")) return false;
-  PyObject* order = type->tp_mro;
-  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+  if (in_class(type, "__slots__") == nullptr) return false;
+  for (PyTypeObject* base : bases_of(type)) {
     if (!is_heap(base)) continue;
     const py::object dict = dict_of_type(base);
     for (const auto& [key, member] : entries_of(dict.ptr())) {
@@ -171,25 +159,26 @@ bool is_fixed(PyObject* object) {
          PyMethod_Check(object) || PyModule_Check(object) || PyBytes_CheckExact(object) ||
          PyComplex_CheckExact(object) || object == Py_Ellipsis || THPDtype_Check(object) ||
          THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object) ||
-         is_generator(object) || type_has(Py_TYPE(object), "_member_map_") ||
+         is_generator(object) || in_class(Py_TYPE(object), "_member_map_") != nullptr ||
          is_part_of_model(object) || type_name(object) == "steptape._step.Step";
 }
 
 bool is_part_of_model(PyObject* object) {
-  static auto* const module = reinterpret_cast<PyTypeObject*>(
-      py::object(py::module_::import("torch.nn").attr("Module")).release().ptr());
-  static auto* const optimizer = reinterpret_cast<PyTypeObject*>(
-      py::object(py::module_::import("torch.optim").attr("Optimizer")).release().ptr());
+  static auto* const module =
+      as_type(py::object(py::module_::import("torch.nn").attr("Module")).release().ptr());
+  static auto* const optimizer =
+      as_type(py::object(py::module_::import("torch.optim").attr("Optimizer")).release().ptr());
   return PyType_IsSubtype(Py_TYPE(object), module) != 0 ||
          PyType_IsSubtype(Py_TYPE(object), optimizer) != 0;
 }
 
 bool keeps_to_itself(PyTypeObject* type) {
-  static auto* const storage = reinterpret_cast<PyTypeObject*>(
-      py::object(py::module_::import("torch._C").attr("StorageBase")).release().ptr());
+  static auto* const storage =
+      as_type(py::object(py::module_::import("torch._C").attr("StorageBase")).release().ptr());
   if (!is_torchs(type)) return false;
   const bool is_pybinds = type_name(Py_TYPE(type)).ends_with("pybind11_type");
-  const bool is_constant = type_has(type, "__members__") || type_has(type, "__call__");
+  const bool is_constant =
+      in_class(type, "__members__") != nullptr || in_class(type, "__call__") != nullptr;
   return (is_pybinds && !is_constant) || PyType_IsSubtype(type, storage) != 0;
 }
 
@@ -210,15 +199,15 @@ bool never_changes(PyObject* value) {
 }
 
 bool is_plain_object(PyObject* object) {
-  static auto* const simple = reinterpret_cast<PyTypeObject*>(
-      py::object(py::module_::import("types").attr("SimpleNamespace")).release().ptr());
+  static auto* const simple =
+      as_type(py::object(py::module_::import("types").attr("SimpleNamespace")).release().ptr());
   PyTypeObject* type = Py_TYPE(object);
   if (is_tensor(object) || is_fixed(object) || dict_of(object) == nullptr) return false;
   if (type == simple) return true;
   if (base_of_c(type) != &PyBaseObject_Type || type == &PyBaseObject_Type || has_slots(type))
     return false;
   return is_dataclass(object) || (type->tp_new == PyBaseObject_Type.tp_new &&
-                                  type->tp_del == nullptr && !type_has(type, "__del__"));
+                                  type->tp_del == nullptr && in_class(type, "__del__") == nullptr);
 }
 
 void Structure::add(Roots& roots, const Part& part, pack::Results& flat,
@@ -457,13 +446,13 @@ py::object Structure::build(const Node& node, const pack::Results& flat, Next& n
     case Kind::kNumber: {
       const auto& number = flat.numbers.at(next.number++);
       const auto* real = std::get_if<double>(&number);
-      auto* type = reinterpret_cast<PyTypeObject*>(node.object.get());
+      auto* type = as_type(node.object.get());
       if (type != nullptr && real != nullptr) return float_of_class(type, *real);
       return std::visit([](auto value) -> py::object { return py::cast(value); }, number);
     }
     case Kind::kConstant:
     case Kind::kKept:
-      return py::reinterpret_borrow<py::object>(node.object.get());
+      return borrowed(node.object.get());
     case Kind::kSame:
       return next.shared.at(node.same);
     case Kind::kGiven:
@@ -489,11 +478,10 @@ py::object Structure::build_container(const Node& node, const pack::Results& fla
     case Kind::kTuple:
       return py::tuple(items);
     case Kind::kNamedTuple: {
-      const auto type = py::reinterpret_borrow<py::object>(node.object.get());
+      const auto type = borrowed(node.object.get());
       const bool is_of_c = py::hasattr(type, "n_sequence_fields");  // as of torch.return_types
       return is_of_c ? type(py::tuple(items))
-                     : bare(reinterpret_cast<PyTypeObject*>(type.ptr()),
-                            py::make_tuple(py::tuple(items)));
+                     : bare(as_type(type.ptr()), py::make_tuple(py::tuple(items)));
     }
     default:
       return build_dict(node, items);
@@ -501,7 +489,7 @@ py::object Structure::build_container(const Node& node, const pack::Results& fla
 }
 
 py::object Structure::build_dict(const Node& node, const py::list& items) {
-  py::object made = bare(reinterpret_cast<PyTypeObject*>(node.object.get()), py::tuple());
+  py::object made = bare(as_type(node.object.get()), py::tuple());
   PyObject* dict = node.kind == Kind::kDict ? made.ptr() : dict_made_of(made.ptr());
   int failed = 0;
   for (std::size_t i = 0; i < node.keys.size(); ++i) {

@@ -178,8 +178,8 @@ std::unordered_set<PyObject*> Tracked::tracked() const {
 }
 
 void Tracked::refuse_hidden() const {
-  static auto* const scripted = reinterpret_cast<PyTypeObject*>(
-      py::object(py::module_::import("torch.jit").attr("ScriptModule")).release().ptr());
+  static auto* const scripted =
+      as_type(py::object(py::module_::import("torch.jit").attr("ScriptModule")).release().ptr());
   recorder::FrontendHints& hints = *recorder::FrontendHints::current();
   for_each_module([&hints](const std::string& path, PyObject* module) {
     if (PyType_IsSubtype(Py_TYPE(module), scripted) != 0) {
@@ -248,7 +248,7 @@ void Tracked::declare_moving() {
   moving_.rename(taken);
   session_.declarations.look_at_places([this] {
     std::vector<session::Declarations::Held> all;
-    const std::vector<py::object> given = moving_.given();
+    const std::vector<py::object> given = moving_.left();  // as the call found them
     for (std::size_t i = 0; i < given.size(); ++i) {
       const MovingPlaces::Place& place = moving_.given_at(i);
       const Arguments held = flatten(given[i], place.name);

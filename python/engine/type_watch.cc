@@ -21,8 +21,6 @@ bool is_special(std::string_view name) {
          name == "close";
 }
 
-bool is_static(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0; }
-
 }  // namespace
 
 unsigned int version_of(PyTypeObject* type) {
@@ -33,14 +31,10 @@ unsigned int version_of(PyTypeObject* type) {
 
 py::object methods_of(PyTypeObject* type) {
   py::list found;
-  PyObject* order = type->tp_mro;
-  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
-    if (is_static(base)) continue;
-    PyObject* key = nullptr;
-    PyObject* value = nullptr;
+  for (PyTypeObject* base : bases_of(type)) {
+    if (!is_heap(base)) continue;
     const py::object dict = dict_of_type(base);
-    for (Py_ssize_t at = 0; PyDict_Next(dict.ptr(), &at, &key, &value) != 0;) {
+    for (const auto [key, value] : Entries(dict.ptr())) {
       const std::string_view name = view_of(key);
       const bool is_callable = PyCallable_Check(value) != 0 || value == Py_None ||
                                PyObject_TypeCheck(value, &PyClassMethod_Type) != 0;
@@ -56,17 +50,13 @@ TypeWatch::TypeWatch(Roots& roots, PyTypeObject* type)
     : type_(roots, reinterpret_cast<PyObject*>(type)),
       version_(version_of(type)),
       order_(roots, type->tp_mro) {
-  PyObject* order = type->tp_mro;
-  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
-    if (is_static(base)) continue;
+  for (PyTypeObject* base : bases_of(type)) {
+    if (!is_heap(base)) continue;
     Base& added = bases_.emplace_back();
     added.type = Root(roots, reinterpret_cast<PyObject*>(base));
     const py::object dict = dict_of_type(base);
     added.size = PyDict_Size(dict.ptr());
-    PyObject* key = nullptr;
-    PyObject* value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(dict.ptr(), &at, &key, &value) != 0;) {
+    for (const auto [key, value] : Entries(dict.ptr())) {
       if (is_bookkeeping(view_of(key))) continue;
       added.attributes.push_back({Root(roots, key), Plain(roots, value)});
     }
@@ -89,7 +79,7 @@ bool TypeWatch::same() const {
 void TypeWatch::find_mutable() const {
   mutable_.clear();
   for (const Base& base : bases_) {
-    const py::object dict = dict_of_type(reinterpret_cast<PyTypeObject*>(base.type.get()));
+    const py::object dict = dict_of_type(as_type(base.type.get()));
     for (const Attribute& attribute : base.attributes) {
       if (!attribute.value.is_mutable()) continue;
       mutable_.emplace_back(&attribute.value,
@@ -101,7 +91,7 @@ void TypeWatch::find_mutable() const {
 std::string TypeWatch::changed_name() const {
   if (!order_.same(type()->tp_mro)) return "__bases__";
   for (const Base& base : bases_) {
-    const py::object dict = dict_of_type(reinterpret_cast<PyTypeObject*>(base.type.get()));
+    const py::object dict = dict_of_type(as_type(base.type.get()));
     for (const Attribute& attribute : base.attributes) {
       PyObject* found = PyDict_GetItemWithError(dict.ptr(), attribute.key.get());
       if (!attribute.value.same(found)) return text_of(attribute.key.get());
@@ -114,9 +104,7 @@ std::string TypeWatch::changed_name() const {
 }
 
 std::string TypeWatch::added_name(const Base& base, PyObject* dict) {
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+  for (const auto [key, value] : Entries(dict)) {
     const std::string name = text_of(key);
     const auto is_known = [&name](const Attribute& attribute) {
       return text_of(attribute.key.get()) == name;

@@ -26,7 +26,7 @@ class TypeWatch {
   bool same() const;
   /// The first attribute that differs: "forward"; "" when none does.
   std::string changed_name() const;
-  PyTypeObject* type() const { return reinterpret_cast<PyTypeObject*>(type_.get()); }
+  PyTypeObject* type() const { return as_type(type_.get()); }
 
  private:
   struct Attribute {

@@ -8,25 +8,8 @@
 #include "storage/files/wire.h"
 #include "trace/ledger.h"
 
-/// A ledger file, run.tape.ledger beside run.tape: records of 64 bytes, appended and never written
-/// again.
-///
-///     header   magic 8, version 4, zero 4, run 16, zero 24
-///     name     type 1, bytes 1, goes on 1, flags 1, step 2, zero 2, text 48
-///     line     type 1, outcome 1, verdict 1, flags 1, step 2, variant 2, call 8, results 8,
-///              gradients 8, parameters 8, inputs 8, generators 4, microseconds 4
-///     mark     type 1, zero 2, flags 1, zero 52
-///
-/// each followed by the XXH3-64, seed 0, of its 56 bytes and of its number in the file (8 bytes,
-/// from 0, not stored): a record that is missing, doubled or exchanged with another makes checksums
-/// wrong. All numbers are little-endian. A name takes as many records as it needs, one after the
-/// other; names come in the order of their steps, each before the first line of its step.
-///
-/// Whether a file is whole: from the first record whose checksum is wrong, either it was never on
-/// the disk, since the machine stopped before the next sync, or its bytes changed later. The first
-/// record after a sync says by its flag that all before it was on the disk, and a writer that
-/// closes the file leaves such a mark. So a wrong record before a flagged one is damage, and any
-/// other is a torn tail, with all after it.
+/// The records of a ledger file, run.tape.ledger beside run.tape: 64 bytes each, appended and never
+/// written again. docs/trace_format.md describes them, and how damage is told from a torn tail.
 ///
 /// Rejected: telling them apart by whether good records follow (what was written between two syncs
 /// reaches the disk in any order); a mark after every sync (a file twice as large where every call

@@ -4,33 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// A trace file:
-///
-///     header   24 bytes   magic 8, major 2, minor 2, order of tensor bytes 4, checksum 8
-///     block    32 bytes of header and at most 1 MiB of payload; as often as needed
-///     ...
-///     block    the index: size and type of every block before it
-///     footer   32 bytes   offset of the index 8, bytes of the whole file 8, magic 8, checksum 8
-///
-/// and a block's header:
-///
-///     0   type      2   a BlockType
-///     2   flags     2   kMustUnderstand, kContinues
-///     4   length    4   bytes of payload
-///     8   sequence  8   0, 1, 2, ... over the whole file
-///     16  checksum  8   of bytes 0 to 16 and the payload
-///     24  checksum  8   of bytes 0 to 24
-///
-/// All numbers are little-endian on every machine; checksums are XXH3-64 with seed 0. The payload
-/// of a block is a protobuf message of trace.proto, or a piece of one where the message goes on in
-/// the next block (kContinues), or a piece of tensor bytes (frame.h). Steps, recordings and saved
-/// state come in order, each followed by the tensor bytes that it is the first to refer to, so that
-/// any prefix of the file holds whole recordings.
-///
-/// Whether a file is whole: (1) the header's checksum holds; (2) every block's two checksums hold;
-/// (3) sequence numbers count up without a gap; (4) the index is the last block and says what a
-/// scan finds; (5) the footer stands at the end and knows the file's size. A file whose bytes are
-/// right as far as they go and then end was cut; any other violation means that bytes are wrong.
+/// The constants of a trace file. docs/trace_format.md describes its layout, and when it is whole.
 ///
 /// Rejected: one message for the whole trace (a crash loses all of it, and protobuf stops at 2
 /// GiB); a checksum of the payload alone (a changed length or type goes unnoticed); one checksum

@@ -3,6 +3,7 @@ import collections
 import dataclasses
 import datetime
 import enum
+import math
 import operator
 import pathlib
 import types
@@ -122,6 +123,61 @@ def test_a_key_that_own_code_compares_is_refused(key, write, start):
     step = played(*UNKNOWN[key], WRITES[write], STARTS[start], EDITS["put"])
     assert step.stats["replayed"] == 0, step.explain()
     assert (write, start) == ("merge", "ordered") or "whose own code says which keys are equal" in step.explain(), step.explain()
+
+
+NAN = float("nan")
+LOOKUPS = {
+    "get": "kept.get(key, 2.)",
+    "in_dict": "3. if key in kept else 2.",
+    "in_list": "3. if key in [*kept] else 2.",
+    "in_tuple": "3. if key in tuple(kept) else 2.",
+    "in_set": "3. if key in set(kept) else 2.",
+    "count": "1. + list(kept).count(key)",
+    "equal": "3. if [key] == list(kept) else 2.",
+    "attribute": "kept.get(held.key, 2.)",
+    "of_pair": "pairs.get((key, 1), 2.)",
+    "argument": "kept.get(given, 2.)",
+    "argument_in_list": "3. if given in [*kept] else 2.",
+}
+
+
+@pytest.mark.parametrize("lookup", LOOKUPS)
+def test_which_nan_a_key_is_counts(lookup):
+    def play(wrap):
+        scope = dict(kept={NAN: 3.}, pairs={(NAN, 1): 3.}, key=float("nan"), held=types.SimpleNamespace(key=float("nan")))
+        exec(f"def step(x, given):\n    return x * ({LOOKUPS[lookup]})\n", scope)
+        step, seen = wrap(scope["step"]), []
+        for i in range(CALLS):
+            if i >= EDIT:
+                scope["key"] = scope["held"].key = NAN if i % 6 < 3 else float("nan")
+            seen.append(twins.bits(step(torch.full((3,), float(i)), scope["key"])))
+        return [seen, step]
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] >= 2, step.explain()
+
+
+PLACED = {
+    "moves": lambda i, held: setattr(held, "best", 0.5 * i if i % 3 else float("nan")),
+    "comes": lambda i, held: setattr(held, "best", 0.5 * i if i < EDIT else NAN),
+    "goes": lambda i, held: setattr(held, "best", NAN if i < EDIT else 0.5 * i),
+    "key": lambda i, held: setattr(held, "best", NAN if i % 4 < 2 else float("nan")),
+    "key_late": lambda i, held: setattr(held, "best", 0.5 * i if i < EDIT else NAN if i % 4 < 2 else float("nan")),
+}
+
+
+@pytest.mark.parametrize("change", PLACED)
+def test_a_number_that_moves_is_a_nan_at_times(change):
+    def play(wrap):
+        held = types.SimpleNamespace(best=1., of={NAN: 3.})
+
+        def body(x):
+            return x * held.of.get(held.best, 2.) * (4. if math.isnan(held.best) else held.best)
+        step, seen = wrap(body), []
+        for i in range(CALLS):
+            PLACED[change](i, held)
+            seen.append(twins.bits(step(torch.full((3,), float(i)))))
+        return [seen, step]
+    twins.played_alike(play)
 
 
 NAMES = {"text": Text("v"), "enum": enum.Enum("Names", {"V": "v"}, type=str).V, "numpy": np.str_("v")}

@@ -673,6 +673,26 @@ for way, look in {
         "called_through_a_partial": lambda odd: 1.0 + functools.partial(VALUE, odd[0]).__call__(),
         "got_of_a_property": lambda odd: 1.0 + property(VALUE).__get__(odd[0])}.items():
     reads(f"attribute_{way}", lambda: [Keyed(1.0), Keyed(1.0), Keyed(2.0)], look, lambda odd: setattr(odd[0], "value", 0.0))
+for way, sort in {
+        "by_an_attribute": lambda items: items.sort(key=VALUE),
+        "by_an_attribute_reversed": lambda items: items.sort(key=VALUE, reverse=True),
+        "by_a_method": lambda items: items.sort(key=operator.methodcaller("__getattribute__", "value")),
+        "by_the_class": lambda items: list.sort(items, key=VALUE),
+        "by_a_method_of_the_list": lambda items: operator.methodcaller("sort", key=VALUE)(items),
+        "by_a_partial": lambda items: functools.partial(items.sort, key=VALUE)(),
+        "by_two": lambda items: items.sort(key=operator.attrgetter("value", "__class__.__name__"))}.items():
+    reads(f"order_of_objects_{way}", lambda: [Keyed(1.0), Keyed(2.0), Keyed(3.0)],
+          lambda items, sort=sort: [sort(items), items[0].value * 10 + items[1].value][1], lambda items: setattr(items[0], "value", 2.5))
+    reads(f"order_of_a_new_list_{way}", lambda: [Keyed(1.0), Keyed(2.0), Keyed(3.0)],
+          lambda items, sort=sort: [sort(new := [*items]), new[0].value * 10 + new[1].value][1], lambda items: setattr(items[0], "value", 2.5))
+reads("sorted_by_its_name", lambda: [1.0, 2.0, 3.0], lambda held: [operator.methodcaller("sort", reverse=True)(held), held[0]][1],
+      lambda held: held.__setitem__(slice(None), [1.0, 2.0, 4.0]))
+reads("updated_by_its_name", lambda: {"a": 5.0}, lambda held: [operator.methodcaller("update", a=held["a"] + 1)(held), held["a"]][1],
+      lambda held: held.update(a=7.0))
+reads("updated_to_a_constant_by_its_name", lambda: {"a": 5.0}, lambda held: [operator.methodcaller("update", a=5.0)(held), 1.0][1],
+      lambda held: held.update(a=7.0))
+reads("formatted_by_its_name", lambda: [1.0], lambda held: float(operator.methodcaller("format", a=held[0])("{a}")),
+      lambda held: held.__setitem__(0, 2.0))
 reads("method_by_its_name", lambda: class_of(rate=lambda self: 1.0)(), lambda odd: sum(map(operator.methodcaller("rate"), [odd])),
       lambda odd: setattr(type(odd), "rate", lambda self: 2.0))
 reads("what_an_iterator_calls", lambda: [1.0], lambda held: next(iter(functools.partial(held.__getitem__, 0), None)),

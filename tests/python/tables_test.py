@@ -358,6 +358,60 @@ def test_a_batch_under_an_int_that_moves_is_an_argument(look):
     assert step.stats["replayed"] >= STEPS / 3, step.explain()
 
 
+class Cursor:
+    def __init__(self, k):
+        self.k = k
+
+
+ORDERS = [[(5 * k + 1) % 7 for k in range(60)], [(3 * k) % 7 for k in range(60)]]
+PLACED = {  # what the program puts there anew before each step, and where the batch is by that
+    "tuple": (lambda i: (i,), lambda held: held.of[held.at[0] // 5 % 3]),
+    "list": (lambda i: [i], lambda held: held.of[held.at[0] // 4 % 3]),
+    "dict": (lambda i: {"i": i}, lambda held: held.of[held.at["i"] // 5 % 3]),
+    "float": (lambda i: (i / 4, i), lambda held: held.of[int((held.at[0] + 1) ** 0.5) % 3]),
+    "at_most": (lambda i: (0, i), lambda held: held.of[min(held.at[1] // 9, 2)]),
+    "nested": (lambda i: {"of": [1, (i, 2)]}, lambda held: held.of[held.at["of"][1][0] // 5 % 3]),
+    "object": (Cursor, lambda held: held.of[held.at.k // 5 % 3]),
+    "in_dict": (lambda i: (i,), lambda held: held.by[held.at[0] // 5 % 3]),
+    "two": (lambda i: (i, 3 * i), lambda held: held.of[held.at[0] // 5 % 3] + held.of[held.at[1] // 7 % 3]),
+    "number_too": (lambda i: (i, 0.5 * i), lambda held: held.of[held.at[0] // 5 % 3] * held.at[1]),
+    "through_an_order": (lambda i: (i,), lambda held: held.of[ORDERS[0][held.at[0] // 3] % 3]),
+    "through_two_orders": (lambda i: (i,), lambda held: held.of[ORDERS[0][ORDERS[1][held.at[0] // 3]] % 3]),
+    "at_once": (lambda i: (i,), lambda held: held.of[held.at[0] % 3]),
+}
+
+
+@pytest.mark.parametrize("look", PLACED)
+def test_a_batch_under_a_number_in_a_container_that_is_made_anew(look):
+    put, at = PLACED[look]
+
+    def make():
+        made = table(lambda held, i: at(held).sum(), lambda i, held: setattr(held, "at", put(i)), items=batches)()
+        made.after(-1)
+        return made
+    assert played(make).stats["replayed"] >= 12
+
+
+def test_batches_found_by_each_other():
+    """The number beside one batch says which the next one is."""
+    def make():
+        net = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+        held = types.SimpleNamespace(at=(0,), chain=[[torch.randn(2, 3), (k + 1) // 2 % 3] for k in range(5)], of=[torch.full((2, 3), float(k)) for k in range(3)])
+
+        def step(x):
+            first = held.chain[held.at[0] // 3 % 5]
+            optimizer.zero_grad()
+            loss = net(x + first[0] + held.of[first[1]]).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return types.SimpleNamespace(step=step, batch=lambda i: (torch.randn(2, 3),), holds=lambda: [net, optimizer],
+                                     after=lambda i: setattr(held, "at", (i + 1,)))
+    played(make)
+
+
 def test_batches_in_a_tuple_are_refused():
     twins.is_refused(played(table(lambda held, i: held.pair[i % 8].sum(), items=batches)), {"unstable_op_stream"})
 

@@ -97,14 +97,6 @@ TEST(RoleTest, NamesLeadBack) {
   EXPECT_THROW(role_of("unknown"), Error);
 }
 
-TEST(RoleTest, WhatOutlivesTheStepIsPersistent) {
-  EXPECT_TRUE(is_persistent(Role::kParameter));
-  EXPECT_TRUE(is_persistent(Role::kCarried));
-  EXPECT_FALSE(is_persistent(Role::kInput));
-  EXPECT_FALSE(is_persistent(Role::kConstant));
-  EXPECT_FALSE(is_persistent(Role::kTemporary));
-}
-
 TEST(StatusTest, NamesLeadBack) {
   for (unsigned number = 1; number <= static_cast<unsigned>(Status::kTrusted); ++number) {
     const auto status = static_cast<Status>(number);

@@ -11,10 +11,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <span>
 #include <string>
 
 #include "steptape/error.h"
-#include "storage/trace/format.h"
+#include "storage/files/atomic_file.h"
 #include "trace/text/text.h"
 
 namespace steptape::tools {
@@ -117,16 +118,9 @@ std::string count_of(std::uint64_t count, std::string_view noun) {
 
 namespace {
 
-bool is_trace(const std::filesystem::path& path) {
-  std::array<char, storage::kMagic.size()> start{};
-  std::ifstream file(path, std::ios::binary);
-  return file.read(start.data(), std::ssize(start)) &&
-         std::memcmp(start.data(), storage::kMagic.data(), start.size()) == 0;
-}
-
-void write(std::string_view result, const std::filesystem::path& path) {
+void write_as_it_is(std::string_view result, const std::filesystem::path& path) {
   errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  std::ofstream file(path, std::ios::binary);
   file.write(result.data(), std::ssize(result));
   file.close();
   if (!file) {
@@ -139,28 +133,11 @@ void write(std::string_view result, const std::filesystem::path& path) {
 
 void put_result(std::string_view result, const std::filesystem::path& path) {
   if (path.empty() || path == "-") return put(result);
-  // a device or a pipe is written as it is
-  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
-    return write(result, path);
-  }
-  if (is_trace(path)) {
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        fmt::format("{} is a trace, which no result replaces: choose another name", path.string()));
-  }
-  const std::filesystem::path beside = fmt::format("{}.tmp.{}", path.string(), ::getpid());
-  std::error_code error;
-  try {
-    write(result, beside);
-    std::filesystem::rename(beside, path);
-  } catch (const std::filesystem::filesystem_error& failed) {
-    std::filesystem::remove(beside, error);
-    throw Error(ErrorCode::kIo,
-                fmt::format("cannot write {}: {}", path.string(), failed.code().message()));
-  } catch (const Error&) {
-    std::filesystem::remove(beside, error);
-    throw;
-  }
+  const bool is_device = std::filesystem::exists(path) && !std::filesystem::is_regular_file(path);
+  if (is_device) return write_as_it_is(result, path);  // or a pipe
+  storage::AtomicFile file(path, storage::operating_system(), storage::Replaces::kOtherFiles);
+  file.append(std::as_bytes(std::span(result)));
+  file.commit();
 }
 
 }  // namespace steptape::tools

@@ -9,194 +9,149 @@
 namespace steptape::trace {
 namespace {
 
-Found differ_in_group(const std::string& path, bool has_formulas, const ParameterGroup& a,
-                      const ParameterGroup& b) {
-  constexpr auto kKind = DifferenceKind::kHyperparameter;
-  Found found = differ_in_each(
-      kKind, path + ".hyperparameters", a.hyperparameters, b.hyperparameters,
-      [&path, has_formulas](std::size_t i, const NamedValue& x, const NamedValue& y) {
-        Found name = differ(kKind, x.name, y.name,
-                            [&] { return fmt::format("{}.hyperparameters[{}]", path, i); });
-        if (name || has_formulas) return name;
-        return differ(kKind, x.value, y.value, [&] { return fmt::format("{}.{}", path, x.name); });
-      });
-  if (found) return found;
-  return differ(kKind, a.parameters, b.parameters, [&path] { return path + ".parameters"; });
+bool same_group(Comparison& compared, const ParameterGroup& a, const ParameterGroup& b,
+                const std::string& path, bool has_formulas) {
+  return compared.same_each(
+             path + ".hyperparameters", a.hyperparameters, b.hyperparameters,
+             [&](std::size_t i, const NamedValue& x, const NamedValue& y) {
+               return compared.same(x.name, y.name, "{}.hyperparameters[{}]", path, i) &&
+                      (has_formulas || compared.same(x.value, y.value, "{}.{}", path, x.name));
+             }) &&
+         compared.same(a.parameters, b.parameters, "{}.parameters", path);
 }
 
 /// Host numbers of the state, such as a step count, move from step to step and are left out.
-Found differ_in_state(const std::string& optimizer, std::size_t i, const OptimizerStateEntry& a,
-                      const OptimizerStateEntry& b) {
-  constexpr auto kKind = DifferenceKind::kHyperparameter;
-  auto path = [&] { return fmt::format("{}.state[{}].{}", optimizer, a.parameter, a.key); };
-  auto place = [&] { return fmt::format("{}.state[{}]", optimizer, i); };
-  if (Found found = differ(kKind, a.parameter, b.parameter, place)) return found;
-  if (Found found = differ(kKind, a.key, b.key, place)) return found;
-  if (a.value.data.index() == b.value.data.index() &&
-      !std::holds_alternative<TensorRef>(a.value.data)) {
-    return std::nullopt;
-  }
-  return differ(kKind, a.value, b.value, path);
+bool same_state(Comparison& compared, const std::string& optimizer, std::size_t i,
+                const OptimizerStateEntry& a, const OptimizerStateEntry& b) {
+  const bool are_numbers = a.value.data.index() == b.value.data.index() &&
+                           !std::holds_alternative<TensorRef>(a.value.data);
+  return compared.same(a.parameter, b.parameter, "{}.state[{}]", optimizer, i) &&
+         compared.same(a.key, b.key, "{}.state[{}]", optimizer, i) &&
+         (are_numbers ||
+          compared.same(a.value, b.value, "{}.state[{}].{}", optimizer, a.parameter, a.key));
 }
 
-Found differ_in_optimizer(std::size_t i, const OptimizerLayout& a, const OptimizerLayout& b) {
-  constexpr auto kKind = DifferenceKind::kHyperparameter;
-  auto place = [i] { return fmt::format("optimizers[{}]", i); };
-  if (Found found = differ(kKind, a.path, b.path, place)) return found;
-  if (Found found = differ(kKind, a.type, b.type, [&a] { return a.path + ".type"; })) return found;
+bool same_optimizer(Comparison& compared, std::size_t i, const OptimizerLayout& a,
+                    const OptimizerLayout& b) {
   const bool has_formulas = a.has_formulas && b.has_formulas;
-  Found found =
-      differ_in_each(kKind, a.path + ".param_groups", a.groups, b.groups,
-                     [&](std::size_t k, const ParameterGroup& x, const ParameterGroup& y) {
-                       return differ_in_group(group_path(a.path, k), has_formulas, x, y);
-                     });
-  if (found) return found;
-  return differ_in_each(
-      kKind, a.path + ".state", a.state, b.state,
-      [&a](std::size_t k, const OptimizerStateEntry& x, const OptimizerStateEntry& y) {
-        return differ_in_state(a.path, k, x, y);
-      });
+  return compared.same(a.path, b.path, "optimizers[{}]", i) &&
+         compared.same(a.type, b.type, "{}.type", a.path) &&
+         compared.same_each(a.path + ".param_groups", a.groups, b.groups,
+                            [&](std::size_t k, const ParameterGroup& x, const ParameterGroup& y) {
+                              return same_group(compared, x, y, group_path(a.path, k),
+                                                has_formulas);
+                            }) &&
+         compared.same_each(
+             a.path + ".state", a.state, b.state,
+             [&](std::size_t k, const OptimizerStateEntry& x, const OptimizerStateEntry& y) {
+               return same_state(compared, a.path, k, x, y);
+             });
 }
 
-Found differ_in_tracked_tensor(std::size_t i, const Tracked& a, const Tracked& b) {
-  constexpr auto kKind = DifferenceKind::kTracked;
-  auto path = [&a](std::string_view what) {
-    return [&a, what] { return fmt::format("tracked[{}]{}", a.path, what); };
-  };
-  if (auto found = differ(kKind, a.path, b.path, [i] { return fmt::format("tracked[{}]", i); })) {
-    return found;
-  }
-  if (auto found = differ(kKind, a.role, b.role, path(".role"))) return found;
-  if (auto found =
-          differ(kKind, Value{TensorRef{a.tensor}}, Value{TensorRef{b.tensor}}, path(""))) {
-    return found;
-  }
-  if (auto found = differ(kKind, a.requires_grad, b.requires_grad, path(".requires_grad"))) {
-    return found;
-  }
-  return differ(kKind, a.aliases, b.aliases, path(".aliases"));
-}
-
-Found differ_in_exit_gradient(std::size_t i, const ExitGradient& a, const ExitGradient& b) {
-  constexpr auto kKind = DifferenceKind::kTracked;
-  auto place = [i] { return fmt::format("exit_gradients[{}]", i); };
-  if (Found found = differ(kKind, a.path(), b.path(), place)) return found;
-  return differ(kKind, Value{TensorRef{a.tensor}}, Value{TensorRef{b.tensor}},
-                [&a] { return fmt::format("exit_gradients[{}]", a.parameter); });
-}
-
-Found differ_in_module(std::size_t i, const Module& a, const Module& b) {
-  constexpr auto kKind = DifferenceKind::kTracked;
-  auto place = [i] { return fmt::format("modules[{}]", i); };
-  if (Found found = differ(kKind, a.path, b.path, place)) return found;
-  auto path = [&a](std::string_view what) {
-    return [&a, what] { return fmt::format("modules[{}].{}", a.path, what); };
-  };
-  if (Found found = differ(kKind, a.type, b.type, path("type"))) return found;
-  if (Found found = differ(kKind, a.training, b.training, path("training"))) return found;
-  Found option = differ_in_each(kKind, path("options")(), a.options, b.options,
-                                [&](std::size_t k, const NamedValue& x, const NamedValue& y) {
-                                  if (Found name = differ(kKind, x.name, y.name, [&] {
-                                        return fmt::format("modules[{}].options[{}]", a.path, k);
-                                      })) {
-                                    return name;
-                                  }
-                                  return differ(kKind, x.value, y.value, path(x.name));
-                                });
-  if (option) return option;
-  return differ(kKind, a.aliases, b.aliases, path("aliases"));
-}
-
-Found differ_in_fact(std::size_t i, const NamedValue& a, const NamedValue& b) {
-  constexpr auto kKind = DifferenceKind::kTracked;
-  if (auto found = differ(kKind, a.name, b.name, [i] { return fmt::format("facts[{}]", i); })) {
-    return found;
-  }
-  return differ(kKind, a.value, b.value, [&a] { return a.name; });
-}
-
-Found differ_in_update(std::size_t i, const std::string& a, const std::string& b) {
-  return differ(DifferenceKind::kTracked, a, b, [i] { return fmt::format("updates[{}]", i); });
-}
-
-Found differ_in_effect(std::size_t i, const Effect& a, const Effect& b) {
-  constexpr auto kKind = DifferenceKind::kEffect;
-  if (auto found = differ(kKind, a.name, b.name, [i] { return fmt::format("effects[{}]", i); })) {
-    return found;
-  }
-  if (auto found = differ(kKind, a.value, b.value, [&a] { return a.name; })) return found;
-  return differ(kKind, a.place, b.place, [&a] { return a.name + ".place"; });
-}
-
-Found differ_in_input_flags(std::size_t, const Input& a, const Input& b) {
-  if (Found found = differ(DifferenceKind::kTracked, a.same_as, b.same_as,
-                           [&a] { return a.path + " (the tensor that it is)"; })) {
-    return found;
-  }
-  if (Found found = differ(DifferenceKind::kTracked, a.requires_grad, b.requires_grad,
-                           [&a] { return a.path + ".requires_grad"; })) {
-    return found;
-  }
-  return differ(DifferenceKind::kTracked, a.changes_requires_grad, b.changes_requires_grad,
-                [&a] { return a.path + ".requires_grad after the step"; });
+bool same_module(Comparison& compared, std::size_t i, const Module& a, const Module& b) {
+  return compared.same(a.path, b.path, "modules[{}]", i) &&
+         compared.same(a.type, b.type, "modules[{}].type", a.path) &&
+         compared.same(a.training, b.training, "modules[{}].training", a.path) &&
+         compared.same_each(
+             fmt::format("modules[{}].options", a.path), a.options, b.options,
+             [&](std::size_t k, const NamedValue& x, const NamedValue& y) {
+               return compared.same(x.name, y.name, "modules[{}].options[{}]", a.path, k) &&
+                      compared.same(x.value, y.value, "modules[{}].{}", a.path, x.name);
+             }) &&
+         compared.same(a.aliases, b.aliases, "modules[{}].aliases", a.path);
 }
 
 }  // namespace
 
-Found differ_in_hyperparameters(const Recording& a, const Recording& b) {
-  return differ_in_each(DifferenceKind::kHyperparameter, "optimizers", a.optimizers, b.optimizers,
-                        differ_in_optimizer);
+bool same_hyperparameters(Comparison& compared, const Recording& a, const Recording& b) {
+  return compared.same_each("optimizers", a.optimizers, b.optimizers,
+                            [&](std::size_t i, const OptimizerLayout& x, const OptimizerLayout& y) {
+                              return same_optimizer(compared, i, x, y);
+                            });
 }
 
-Found differ_in_tracked(const Recording& a, const Recording& b) {
-  constexpr auto kKind = DifferenceKind::kTracked;
-  if (auto found =
-          differ_in_each(kKind, "tracked", a.tracked, b.tracked, differ_in_tracked_tensor)) {
-    return found;
-  }
-  if (auto found = differ_in_each(kKind, "exit_gradients", a.exit_gradients, b.exit_gradients,
-                                  differ_in_exit_gradient)) {
-    return found;
-  }
-  if (auto found = differ_in_each(kKind, "modules", a.modules, b.modules, differ_in_module)) {
-    return found;
-  }
-  if (auto found = differ_in_each(kKind, "facts", a.facts, b.facts, differ_in_fact)) return found;
-  if (auto found = differ_in_each(kKind, "updates", a.updates, b.updates, differ_in_update)) {
-    return found;
-  }
-  return differ_in_each(kKind, "inputs", a.inputs, b.inputs, differ_in_input_flags);
+bool same_tracked(Comparison& compared, const Recording& a, const Recording& b) {
+  const auto same_tensor = [&](std::size_t i, const Tracked& x, const Tracked& y) {
+    return compared.same(x.path, y.path, "tracked[{}]", i) &&
+           compared.same(x.role, y.role, "tracked[{}].role", x.path) &&
+           compared.same(TensorRef{x.tensor}, TensorRef{y.tensor}, "tracked[{}]", x.path) &&
+           compared.same(x.requires_grad, y.requires_grad, "tracked[{}].requires_grad", x.path) &&
+           compared.same(x.aliases, y.aliases, "tracked[{}].aliases", x.path);
+  };
+  const auto same_gradient = [&](std::size_t i, const ExitGradient& x, const ExitGradient& y) {
+    return compared.same(x.path(), y.path(), "exit_gradients[{}]", i) &&
+           compared.same(TensorRef{x.tensor}, TensorRef{y.tensor}, "exit_gradients[{}]",
+                         x.parameter);
+  };
+  const auto same_fact = [&](std::size_t i, const NamedValue& x, const NamedValue& y) {
+    return compared.same(x.name, y.name, "facts[{}]", i) &&
+           compared.same(x.value, y.value, "{}", x.name);
+  };
+  const auto same_flags = [&](std::size_t, const Input& x, const Input& y) {
+    return compared.same(x.same_as, y.same_as, "{} (the tensor that it is)", x.path) &&
+           compared.same(x.requires_grad, y.requires_grad, "{}.requires_grad", x.path) &&
+           compared.same(x.changes_requires_grad, y.changes_requires_grad,
+                         "{}.requires_grad after the step", x.path);
+  };
+  return compared.same_each("tracked", a.tracked, b.tracked, same_tensor) &&
+         compared.same_each("exit_gradients", a.exit_gradients, b.exit_gradients, same_gradient) &&
+         compared.same_each("modules", a.modules, b.modules,
+                            [&](std::size_t i, const Module& x, const Module& y) {
+                              return same_module(compared, i, x, y);
+                            }) &&
+         compared.same_each("facts", a.facts, b.facts, same_fact) &&
+         compared.same_each("updates", a.updates, b.updates,
+                            [&](std::size_t i, const std::string& x, const std::string& y) {
+                              return compared.same(x, y, "updates[{}]", i);
+                            }) &&
+         compared.same_each("inputs", a.inputs, b.inputs, same_flags);
 }
 
-Found differ_in_effects(const Recording& a, const Recording& b) {
-  return differ_in_each(DifferenceKind::kEffect, "effects", a.effects, b.effects, differ_in_effect);
+bool same_effects(Comparison& compared, const Recording& a, const Recording& b) {
+  return compared.same_each("effects", a.effects, b.effects,
+                            [&](std::size_t i, const Effect& x, const Effect& y) {
+                              return compared.same(x.name, y.name, "effects[{}]", i) &&
+                                     compared.same(x.value, y.value, "{}", x.name) &&
+                                     compared.same(x.place, y.place, "{}.place", x.name);
+                            });
 }
 
-Found differ_in_ambient(const Recording& a, const Recording& b) {
-  constexpr auto kKind = DifferenceKind::kAmbient;
-  return differ_in_each(
-      kKind, "ambient", a.ambient, b.ambient, [](std::size_t i, const Fact& x, const Fact& y) {
-        if (Found found =
-                differ(kKind, x.name, y.name, [i] { return fmt::format("ambient[{}]", i); })) {
-          return found;
-        }
-        return differ(kKind, x.value, y.value, [&x] { return fmt::format("ambient[{}]", x.name); });
-      });
+bool same_ambient(Comparison& compared, const Recording& a, const Recording& b) {
+  return compared.same_each("ambient", a.ambient, b.ambient,
+                            [&](std::size_t i, const Fact& x, const Fact& y) {
+                              return compared.same(x.name, y.name, "ambient[{}]", i) &&
+                                     compared.same(x.value, y.value, "ambient[{}]", x.name);
+                            });
 }
 
 bool same_op_stream(const Recording& a, const Recording& b) {
-  return !differ_in_op_stream(a, b) && !differ_in_roles(a, b) && a.updates == b.updates;
+  Comparison ops(DifferenceKind::kOpStream);
+  Comparison roles(DifferenceKind::kRole);
+  return same_op_stream(ops, a, b) && same_roles(roles, a, b) && a.updates == b.updates;
 }
 
 std::optional<Difference> first_difference(const Recording& a, const Recording& b) {
-  constexpr std::array kRespects = {
-      differ_in_effects,      differ_in_op_stream,       differ_in_geometry,
-      differ_in_roles,        differ_in_host_reads,      differ_in_scalars,
-      differ_in_host_tensors, differ_in_outside_tensors, differ_in_hyperparameters,
-      differ_in_tracked,      differ_in_ambient,         differ_in_seeks,
+  struct Respect {
+    DifferenceKind kind;
+    bool (*same)(Comparison&, const Recording&, const Recording&);
   };
-  for (const auto respect : kRespects) {
-    if (Found found = respect(a, b)) return found;
+  constexpr std::array kRespects = {
+      Respect{DifferenceKind::kEffect, same_effects},
+      Respect{DifferenceKind::kOpStream, same_op_stream},
+      Respect{DifferenceKind::kGeometry, same_geometry},
+      Respect{DifferenceKind::kRole, same_roles},
+      Respect{DifferenceKind::kHostRead, same_host_reads},
+      Respect{DifferenceKind::kScalar, same_scalars},
+      Respect{DifferenceKind::kHostTensor, same_host_tensors},
+      Respect{DifferenceKind::kOutsideTensor, same_outside_tensors},
+      Respect{DifferenceKind::kHyperparameter, same_hyperparameters},
+      Respect{DifferenceKind::kTracked, same_tracked},
+      Respect{DifferenceKind::kAmbient, same_ambient},
+      Respect{DifferenceKind::kSeek, same_seeks},
+  };
+  for (const Respect& respect : kRespects) {
+    Comparison compared(respect.kind);
+    if (!respect.same(compared, a, b)) return compared.found();
   }
   return std::nullopt;
 }
@@ -226,13 +181,11 @@ bool same_tracked(const Recording& a, const Tracked& x, const Recording& b, cons
          same_geometry(a, x.tensor, b, y.tensor);
 }
 
-bool same_group(const ParameterGroup& a, const ParameterGroup& b) {
-  return a.parameters == b.parameters;
-}
-
 bool same_layout(const OptimizerLayout& a, const OptimizerLayout& b) {
   if (a.path != b.path || a.type != b.type || a.has_formulas != b.has_formulas) return false;
-  return a.has_formulas ? std::ranges::equal(a.groups, b.groups, same_group) : a.groups == b.groups;
+  if (!a.has_formulas) return a.groups == b.groups;
+  return std::ranges::equal(a.groups, b.groups, {}, &ParameterGroup::parameters,
+                            &ParameterGroup::parameters);
 }
 
 bool same_host_value(const NamedValue& a, const NamedValue& b, Numbers numbers) {

@@ -18,7 +18,7 @@ void FollowedArguments::put(const Arguments& arguments, recorder::FrontendHints&
       numbers.escape(value.ptr());
       continue;
     }
-    if (!FollowedNumbers::can_follow(value.ptr())) continue;
+    if (!FollowedNumbers::can_follow_given(value.ptr())) continue;
     const std::string path = "inputs[" + std::to_string(first_leaf + leaf) + "]";
     py::object followed =
         numbers.follow(value.ptr(), trace::leaf(hints.leaf(trace::LeafKind::kArgument, path)));

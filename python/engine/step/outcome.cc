@@ -73,7 +73,7 @@ Outcome::Place Outcome::Assignment::place() const {
   for (const py::handle& next : py::reinterpret_borrow<py::list>(keys.get())) {
     place.owner = held_at(place.owner.ptr(), place.key.ptr());
     if (!place.owner) return {};
-    place.key = py::reinterpret_borrow<py::object>(next);
+    place.key = borrowed(next.ptr());
   }
   return place;
 }

@@ -108,7 +108,7 @@ Step::~Step() {
 
 void Step::add_host_value(const std::string& name, const py::function& function) {
   const auto ask = [name, kept = std::make_shared<Root>(roots_, function.ptr())] {
-    const auto called = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(kept->get()));
+    const auto called = stolen(PyObject_CallNoArgs(kept->get()));
     if (!called) throw py::error_already_set();
     return leaf_of(name, called);
   };
@@ -173,24 +173,46 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
         moving_.set_containers(std::move(outer_containers));
       });
   unread_.begin(given.arguments.singles);
-  moving_.set_arguments(given.arguments.leaves);
-  given.places = moving_.given();
+  look_at_places(given, in_places);
   py::object result;
   std::vector<PyObject*> containers = std::move(given.arguments.containers);
   std::vector<pack::Leaf> leaves = std::move(given.arguments.leaves);
   if (!given.places.empty()) {
     moving_.note_left(given.places);
-    given.held = flatten(given.places, in_places);
     leaves.insert(leaves.end(), given.held.leaves.begin(), given.held.leaves.end());
     containers.insert(containers.end(), given.held.containers.begin(), given.held.containers.end());
   }
   moving_.set_containers(std::move(containers));
-  moving_.set_arguments(leaves);
   // what the step assigns is assigned before anyone looks, who may throw
   life_->call(
       std::move(leaves), [&] { return run(given, result); },
       [&](const pack::Results& replayed) { result = this->replayed(replayed); });
   return result;
+}
+
+void Step::look_at_places(Given& given, const Flatten& how) {
+  const auto look = [&](std::vector<py::object> places) {
+    given.places = std::move(places);
+    if (!given.places.empty()) given.held = flatten(given.places, how);
+    if (moving_.items().empty()) return;
+    std::vector<pack::Leaf> leaves = given.arguments.leaves;
+    leaves.insert(leaves.end(), given.held.leaves.begin(), given.held.leaves.end());
+    moving_.set_arguments(leaves);
+  };
+  moving_.set_arguments(given.arguments.leaves);
+  if (!moving_.looks_up_by_places(given.arguments.leaves.size())) return look(moving_.given());
+  // a number in one place may say which item stands in another, whose numbers may be of the call
+  // before so far
+  look(moving_.left());
+  for (std::size_t left = given.places.size() + 1; left > 0; --left) {
+    std::vector<py::object> places = moving_.given();
+    const bool is_same = std::ranges::equal(
+        places, given.places, [](const auto& a, const auto& b) { return a.ptr() == b.ptr(); });
+    if (is_same) return;
+    look(std::move(places));
+  }
+  moving_.lose_items();
+  look(moving_.left());
 }
 
 void Step::check_arguments(const Arguments& arguments, const std::string& opaque_name,
@@ -221,10 +243,7 @@ namespace {
 
 /// Whether its class, or one that it is made of, is torch's.
 bool is_made_by_torch(PyTypeObject* type) {
-  for (Py_ssize_t i = 0; type->tp_mro != nullptr && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    if (is_torchs(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i)))) return true;
-  }
-  return false;
+  return std::ranges::any_of(bases_of(type), [](PyTypeObject* base) { return is_torchs(base); });
 }
 
 }  // namespace
@@ -261,15 +280,14 @@ pack::Results Step::run(const Given& given, py::object& result) {
   recorder::FrontendHints* hints = recorder::FrontendHints::current();
   assignments_.reset();
   if (hints != nullptr && watch::current() == nullptr) return run_recorded(*hints, given, result);
-  const auto function = py::reinterpret_borrow<py::object>(function_.get());
+  const auto function = borrowed(function_.get());
   if (hints != nullptr) {
     // inside another step, whose recording this is: what is called here is code like another
     auto& watcher = static_cast<watch::Watcher&>(*watch::current());
     watcher.mark(function.ptr(), life_->name());
     watcher.called(function.ptr());
   }
-  result = py::reinterpret_steal<py::object>(
-      PyObject_Call(function.ptr(), given.positional, given.keywords));
+  result = stolen(PyObject_Call(function.ptr(), given.positional, given.keywords));
   if (!result) throw py::error_already_set();
   moving_.forget_left();
   pack::Results flat;
@@ -317,9 +335,8 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
     });
   };
   const auto is_over = c10::make_scope_exit([this] { at_end_of_watch_ = nullptr; });
-  result = py::reinterpret_borrow<py::object>(probe_.get())(
-      py::reinterpret_borrow<py::object>(function_.get()), borrowed(given.positional),
-      borrowed(given.keywords));
+  result = borrowed(probe_.get())(borrowed(function_.get()), borrowed(given.positional),
+                                  borrowed(given.keywords));
   const auto is_changed = [&](const Arguments& now, std::size_t first_leaf, const auto& kept) {
     return followed->has_others(now, first_leaf) || !kept.same(now);
   };

@@ -47,6 +47,8 @@ class Step : public Tracked {
 
  private:
   struct Given;
+  /// Finds what stands in the places that count as arguments, and what numbers among it lead to.
+  void look_at_places(Given& given, const Flatten& how);
   /// Refuses what no guard could hold an argument to; `opaque_name` is what the program calls it,
   /// or "".
   void check_arguments(const Arguments& arguments, const std::string& opaque_name,

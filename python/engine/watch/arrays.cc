@@ -14,13 +14,12 @@ namespace steptape::python::watch {
 namespace {
 
 /// Geometry and dtype are those of the tensor, which are guarded.
-constexpr std::array<std::string_view, 7> kGeometry = {"shape",    "dtype",  "ndim",   "size",
-                                                       "itemsize", "nbytes", "strides"};
+constexpr std::string_view kGeometry = "shape dtype ndim size itemsize nbytes strides";
 /// Functions that do not look at items.
-constexpr std::array<std::string_view, 4> kHandsOff = {"isinstance", "len", "type", "callable"};
+constexpr std::string_view kHandsOff = "isinstance len type callable";
 
 /// Methods of lists and deques that keep what they are given as it is.
-constexpr std::array<std::string_view, 3> kAdds = {"append", "appendleft", "insert"};
+constexpr std::string_view kAdds = "append appendleft insert";
 
 bool may_index(const at::Tensor& tensor) {
   // torch takes more dimensions for a sequence of indices
@@ -85,10 +84,11 @@ bool Watcher::is_given_array(PyObject* value, int depth) const {
 }
 
 void Watcher::refuse_array() {
-  refuse(RefusalCode::kHostRead,
-         "the host reads an array of NumPy that the step is given, or makes of a tensor, which is "
-         "another one in each call; compute with tensors, which torch.as_tensor() and "
-         "torch.from_numpy() make of an array");
+  refuse(
+      "the host reads an array of NumPy that the step is given, or makes of a tensor, which is "
+      "another one in each call; compute with tensors, which torch.as_tensor() and "
+      "torch.from_numpy() make of an array",
+      RefusalCode::kHostRead);
 }
 
 void Watcher::ask_for_array() {
@@ -98,10 +98,10 @@ void Watcher::ask_for_array() {
   const bool gives_it = (name == "asarray" || name == "asanyarray") &&
                         newest_argument_ != nullptr && is_tensor(newest_argument_);
   if (gives_it) return;
-  refuse(RefusalCode::kHostRead,
-         "NumPy copies a tensor" + (name.empty() ? "" : " (`" + std::string(name) + "`)") +
+  refuse("NumPy copies a tensor" + (name.empty() ? "" : " (`" + std::string(name) + "`)") +
              ", and what the host makes of that leaves no op; compute with tensors, or read single "
-             "numbers with item()");
+             "numbers with item()",
+         RefusalCode::kHostRead);
 }
 
 bool Watcher::look_at_arrays(const Instruction& in) {
@@ -194,10 +194,9 @@ bool Watcher::call_with_arrays(const Instruction& in) {
   }
   // code of Python's shows what it does with it
   if (PyFunction_Check(callee) || PyMethod_Check(callee)) return false;
-  if (PyType_Check(callee) &&
-      (reinterpret_cast<PyTypeObject*>(callee)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
-      !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(callee), &PyTuple_Type) &&
-      reinterpret_cast<PyTypeObject*>(callee)->tp_new == PyBaseObject_Type.tp_new) {
+  if (PyType_Check(callee) && (as_type(callee)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
+      !PyType_IsSubtype(as_type(callee), &PyTuple_Type) &&
+      as_type(callee)->tp_new == PyBaseObject_Type.tp_new) {
     return false;
   }
   if (adds_to_list(in)) return false;  // as with any object
@@ -229,7 +228,7 @@ bool Watcher::put_tensors(const Instruction& in) {
   bool all_may = in.second_at != nullptr && (is_tuple || arrays_.contains(in.second));
   const auto tensor_for = [&](PyObject* value) {
     const auto found = arrays_.find(value);
-    if (found == arrays_.end()) return py::reinterpret_borrow<py::object>(value);
+    if (found == arrays_.end()) return borrowed(value);
     all_may &= may_index(found->second);
     return object_of(found->second);
   };

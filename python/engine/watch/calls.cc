@@ -1,7 +1,6 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "python/engine/structure.h"
@@ -14,57 +13,34 @@ namespace steptape::python::watch {
 namespace {
 
 /// Functions that tell where an object lies, by which code of C's may sort or look up.
-constexpr std::array<std::string_view, 6> kTellsAddress = {"id",  "hash",  "repr",
-                                                           "str", "ascii", "format"};
+constexpr std::string_view kTellsAddress = "id hash repr str ascii format";
 /// What these give, or a set that is made so, may show where an object lies.
-constexpr std::array<std::string_view, 7> kShowsAddress = {"str",   "repr", "ascii",    "format",
-                                                           "print", "set",  "frozenset"};
+constexpr std::string_view kShowsAddress = "str repr ascii format print set frozenset";
 
 /// Methods of containers that change what they hold, and say nothing of what it was.
-constexpr std::array<std::string_view, 22> kChanges = {"append",
-                                                       "appendleft",
-                                                       "extend",
-                                                       "extendleft",
-                                                       "insert",
-                                                       "add",
-                                                       "update",
-                                                       "clear",
-                                                       "discard",
-                                                       "sort",
-                                                       "reverse",
-                                                       "rotate",
-                                                       "difference_update",
-                                                       "intersection_update",
-                                                       "symmetric_difference_update",
-                                                       "__setitem__",
-                                                       "__delitem__",
-                                                       "__ior__",
-                                                       "__iadd__",
-                                                       "__setslice__",
-                                                       "move_to_end",
-                                                       "remove"};
+constexpr std::string_view kChanges =
+    "append appendleft extend extendleft insert add update clear discard sort reverse rotate "
+    "difference_update intersection_update symmetric_difference_update __setitem__ __delitem__ "
+    "__ior__ __iadd__ __setslice__ move_to_end remove";
 /// Those that do, and say so.
-constexpr std::array<std::string_view, 4> kTakes = {"pop", "popleft", "popitem", "setdefault"};
+constexpr std::string_view kTakes = "pop popleft popitem setdefault";
 /// Functions that look at no item of what they are given, or give it on as it is.
-constexpr std::array<std::string_view, 7> kKeepsHandsOff = {
-    "id", "callable", "hash", "print", "super", "breakpoint", "globals"};
+constexpr std::string_view kKeepsHandsOff = "id callable hash print super breakpoint globals";
 /// Functions that look at classes alone; those of _abc for an abstract one.
-constexpr std::array<std::string_view, 4> kAsksForClass = {
-    "isinstance", "issubclass", "_abc_instancecheck", "_abc_subclasscheck"};
+constexpr std::string_view kAsksForClass =
+    "isinstance issubclass _abc_instancecheck _abc_subclasscheck";
 /// Functions that show a value, or take it apart: attributes of objects are read, too.
-constexpr std::array<std::string_view, 9> kTakesApart = {
-    "repr", "str", "format", "ascii", "dumps", "dump", "format_map", "pformat", "deepcopy"};
+constexpr std::string_view kTakesApart =
+    "repr str format ascii dumps dump format_map pformat deepcopy";
 /// Methods and classes of Python's that keep what they are given as it is.
-constexpr std::array<std::string_view, 6> kKeeps = {"append", "appendleft", "extend",
-                                                    "insert", "setdefault", "__setitem__"};
-constexpr std::array<std::string_view, 3> kMakesContainer = {"tuple", "list", "dict"};
+constexpr std::string_view kKeeps = "append appendleft extend insert setdefault __setitem__";
+constexpr std::string_view kMakesContainer = "tuple list dict";
 /// Iterators that give the items of what they are given.
-constexpr std::array<std::string_view, 4> kHandsOn = {"zip", "enumerate", "reversed", "iter"};
+constexpr std::string_view kHandsOn = "zip enumerate reversed iter";
 /// Methods that give items of their container.
-constexpr std::array<std::string_view, 12> kGives = {
-    "items",   "values",  "keys",       "copy",     "get",         "pop",
-    "popleft", "popitem", "setdefault", "__iter__", "__getitem__", "__len__"};
-constexpr std::array<std::string_view, 4> kShows = {"print", "write", "writelines", "flush"};
+constexpr std::string_view kGives =
+    "items values keys copy get pop popleft popitem setdefault __iter__ __getitem__ __len__";
+constexpr std::string_view kShows = "print write writelines flush";
 
 std::string name_of(PyObject* callee) {
   const py::object found = member(callee, "__name__");
@@ -122,15 +98,14 @@ py::object stored_attribute(PyObject* object, PyObject* name) {
   }
   if (found != nullptr) return borrowed(found);
   const bool is_class = PyType_Check(object) != 0;
-  found =
-      _PyType_Lookup(is_class ? reinterpret_cast<PyTypeObject*>(object) : Py_TYPE(object), name);
+  found = _PyType_Lookup(is_class ? as_type(object) : Py_TYPE(object), name);
   return found == nullptr || Py_TYPE(found)->tp_descr_get != nullptr ? py::object()
                                                                      : borrowed(found);
 }
 
 /// Whether code of C's makes something of what a class is called with, whoever sees it after that.
 bool is_given_to_c(PyObject* type) {
-  auto* made = reinterpret_cast<PyTypeObject*>(type);
+  auto* made = as_type(type);
   PyObject* found = in_class(made, "__new__");
   return found != nullptr && PyCFunction_Check(found) && made->tp_new != PyBaseObject_Type.tp_new;
 }
@@ -200,7 +175,7 @@ bool Watcher::call(const Instruction& in) {
 bool Watcher::call(const Call& made, int depth) {
   PyObject* callee = made.callee;
   if (depth == 0) {
-    refuse(RefusalCode::kHostEffect, "a call goes through too many partials and bound methods");
+    refuse("a call goes through too many partials and bound methods");
     load_arguments(made);
     return false;
   }
@@ -245,7 +220,7 @@ bool Watcher::call(const Call& made, int depth) {
     return self && call_method(made, name_of(callee), self.ptr());
   }
   if (PyType_Check(callee)) {
-    auto* const made_class = reinterpret_cast<PyTypeObject*>(callee);
+    auto* const made_class = as_type(callee);
     if (makes_tensors(callee)) {
       // code of the program's may run in another one
       const bool is_torchs_own = callee == THPVariableClass || !is_made_by_class(made_class);
@@ -260,7 +235,7 @@ bool Watcher::call(const Call& made, int depth) {
       return call_builtin(made, made_class->tp_name, nullptr);
     for (const char* name : {"__init__", "__new__"}) {
       load_of_class(callee, interned(name).ptr());
-      PyObject* found = in_class(reinterpret_cast<PyTypeObject*>(callee), name);
+      PyObject* found = in_class(as_type(callee), name);
       const bool is_static = found != nullptr && Py_TYPE(found) == &PyStaticMethod_Type;
       const py::object inner = is_static ? member(found, "__func__") : borrowed(found);
       if (inner && PyFunction_Check(inner.ptr())) note_function(inner.ptr());
@@ -361,19 +336,25 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
   } else if (is_followed(made.arguments.front())) {
     escape(made);
   }
-  const py::object parts =
-      py::reinterpret_borrow<py::object>(made.callee).attr("__reduce__")()[py::int_(1)];
+  const py::tuple reduced = borrowed(made.callee).attr("__reduce__")();
+  py::object parts = reduced[1];
+  py::dict named;  // of a methodcaller: it is made by a partial of its class where it has some
+  if (is_exactly(py::object(reduced[0]).ptr(), partial)) {
+    const py::object maker = reduced[0];
+    named = maker.attr("keywords");
+    parts = maker.attr("args") + parts;
+  }
   for (const py::handle& part : parts) {
     if (is_exactly(made.callee, items)) {
       load_item(made.arguments.front(), part.ptr());
       continue;
     }
-    py::object at = py::reinterpret_borrow<py::object>(made.arguments.front());
+    py::object at = borrowed(made.arguments.front());
     for (const py::handle& name : py::str(part).attr("split")(".")) {
       if (!at) {
-        refuse(RefusalCode::kHostEffect, "the step reads `" + text_of(part.ptr()) + "` of `" +
-                                             path_of(made.arguments.front()) +
-                                             "` by attrgetter, with code of a class in between");
+        refuse("the step reads `" + text_of(part.ptr()) + "` of `" +
+               path_of(made.arguments.front()) +
+               "` by attrgetter, with code of a class in between");
         break;
       }
       load_attribute(at.ptr(), name.ptr());
@@ -389,6 +370,10 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
     if (!own) method.arguments.push_back(object);
     for (std::size_t i = 1; i < py::len(parts); ++i) {
       method.arguments.push_back(py::object(parts[py::int_(i)]).ptr());  // parts hold them
+    }
+    for (const auto [key, value] : Entries(named.ptr())) {
+      method.names.push_back(key);
+      method.named.push_back(value);
     }
     return method.callee != nullptr && call(method, depth - 1);
   }
@@ -456,8 +441,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     return name == "globals";
   } else if (made.module == "_operator" && (name == "is_" || name == "is_not") && count == 2) {
     if (is_followed(arguments[0]) || is_followed(arguments[1])) {
-      refuse(RefusalCode::kHostEffect,
-             "the step asks whether a number that is followed is the same object as another");
+      refuse("the step asks whether a number that is followed is the same object as another");
     }
     look_which(arguments[0], arguments[1]);
     if (was_there(arguments[0]) && was_there(arguments[1])) slots_->hold_containers();
@@ -554,8 +538,8 @@ void Watcher::look_at_singles(const Instruction& in) {
   if (!followed.watches_any()) return;
   const auto read = [&followed](PyObject* value) { followed.read(value); };
   // these look at its class, or put it into a container
-  constexpr std::array<std::string_view, 7> kLookAtClass = {
-      "isinstance", "issubclass", "type", "callable", "append", "appendleft", "insert"};
+  constexpr std::string_view kLookAtClass =
+      "isinstance issubclass type callable append appendleft insert";
   switch (in.operation) {
     case Operation::kStoreGlobal:
     case Operation::kStoreCell:
@@ -707,7 +691,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     return false;
   }
   if (is_tensor(self) || is_torchs(Py_TYPE(self)) ||
-      (PyType_Check(self) && is_torchs(reinterpret_cast<PyTypeObject*>(self)))) {
+      (PyType_Check(self) && is_torchs(as_type(self)))) {
     return call_of_torch(made, name);
   }
   if (name == "__call__") {
@@ -785,8 +769,8 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
            arguments.empty() ? std::nullopt : appended_by(name, self, arguments[0]));
   } else if (exists(self) && is_one_of(name, kTakes)) {
     if (PyAnySet_Check(self)) {
-      refuse(RefusalCode::kHostEffect, "`pop` takes whichever item of the set `" + path_of(self) +
-                                           "` comes next, which depends on what it has held");
+      refuse("`pop` takes whichever item of the set `" + path_of(self) +
+             "` comes next, which depends on what it has held");
     }
     load_content(self);
     change(self, path_of(self));
@@ -808,7 +792,9 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     for (PyObject* argument : arguments) load_given(argument);
     return false;
   }
-  load_arguments(made);
+  Call with_list = made;
+  if (name == "sort") with_list.arguments.push_back(self);  // whose items its key looks at
+  if (name != "sort" || !load_by_getter(with_list)) load_arguments(with_list);
   return false;
 }
 

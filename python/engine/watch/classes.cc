@@ -22,7 +22,7 @@ void add_names_in(PyObject* value, std::unordered_set<std::string>& names) {
     add_names_in(PyFunction_GET_CODE(value), names);
   } else {  // a property and the like
     for (const char* part : {"fget", "fset", "__func__", "wrapped", "__wrapped__"}) {
-      const auto inner = py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, part));
+      const auto inner = stolen(PyObject_GetAttrString(value, part));
       if (!inner) PyErr_Clear();
       if (inner && PyFunction_Check(inner.ptr())) add_names_in(inner.ptr(), names);
     }
@@ -37,9 +37,7 @@ bool is_got_by_python(PyObject* descriptor) {
 }
 
 bool Watcher::is_made_of_torchs_class(PyTypeObject* type) {
-  PyObject* order = type->tp_mro;
-  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+  for (PyTypeObject* base : bases_of(type)) {
     if (is_torchs_class(base)) return !type_name(base).starts_with("torch._");  // as operators are
   }
   return false;
@@ -54,8 +52,7 @@ bool Watcher::is_torchs_class(PyTypeObject* type) {
 const std::unordered_set<std::string>& Watcher::names_of_torchs(PyTypeObject* type) {
   const auto [entry, is_new] = names_of_torchs_.try_emplace(type);
   if (!is_new) return entry->second;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+  for (PyTypeObject* base : bases_of(type)) {
     if (!is_torchs_class(base)) continue;
     const py::object dict = dict_of_type(base);
     for (const auto& [name, member] : entries_of(dict.ptr())) {
@@ -78,7 +75,7 @@ void Watcher::load_matched(const Instruction& in) {
   load_methods(in.second);  // of its class: __instancecheck__
   if (in.count == 0) return;
   load_of_class(in.second, interned("__match_args__").ptr());
-  PyObject* names = in_class(reinterpret_cast<PyTypeObject*>(in.second), "__match_args__");
+  PyObject* names = in_class(as_type(in.second), "__match_args__");
   if (names == nullptr || !PyTuple_Check(names)) return;
   for (Py_ssize_t i = 0; i < std::min(in.count, PyTuple_GET_SIZE(names)); ++i) {
     load_attribute(in.first, PyTuple_GET_ITEM(names, i));
@@ -105,7 +102,7 @@ void Watcher::load_wrapped(PyObject* wrapper) {
 
 void Watcher::load_methods(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  if (PyType_Check(object) && exists(object) && is_heap(reinterpret_cast<PyTypeObject*>(object)))
+  if (PyType_Check(object) && exists(object) && is_heap(as_type(object)))
     read(Kind::kClass, object, nullptr, path_of(object) + ".__class__");
   if (!is_heap(type) || (is_tensor(object) && is_torchs(type)) || is_part_of_model(object)) return;
   if (can_become_another(type)) class_of(object);
@@ -188,12 +185,11 @@ void Watcher::load_methods_of_operands(const Instruction& in) {
 
 void Watcher::load_of_class(PyObject* type, PyObject* name) {
   const std::string path =
-      (exists(type) ? path_of(type) : type_name(reinterpret_cast<PyTypeObject*>(type))) + "." +
-      text_of(name);
+      (exists(type) ? path_of(type) : type_name(as_type(type))) + "." + text_of(name);
   auto* meta = reinterpret_cast<PyObject*>(Py_TYPE(type));
   if (is_heap(Py_TYPE(type))) read(Kind::kAttribute, meta, name, path);
   load_methods(type);
-  if (!is_heap(reinterpret_cast<PyTypeObject*>(type))) return;
+  if (!is_heap(as_type(type))) return;
   // `__name__` and the like
   PyObject* of_meta = _PyType_Lookup(Py_TYPE(type), name);
   if (is_member(of_meta) && text_of(name) != "__dict__") read(Kind::kMember, type, of_meta, path);
@@ -202,12 +198,12 @@ void Watcher::load_of_class(PyObject* type, PyObject* name) {
 
 void Watcher::load_order(PyObject* object) {
   PyObject* type = PyType_Check(object) ? object : reinterpret_cast<PyObject*>(Py_TYPE(object));
-  if (is_heap(reinterpret_cast<PyTypeObject*>(type)) && !is_part_of_model(object))
+  if (is_heap(as_type(type)) && !is_part_of_model(object))
     load_of_class(type, interned("__mro__").ptr());
 }
 
 void Watcher::load_members(PyObject* type) {
-  auto* of = reinterpret_cast<PyTypeObject*>(type);
+  auto* of = as_type(type);
   if (!is_heap(of)) return;
   const py::object dict = dict_of_type(of);
   read(Kind::kKeys, dict.ptr(), nullptr, type_name(of) + ".__dict__");
@@ -226,15 +222,12 @@ void Watcher::load_of_super(PyObject* super, PyObject* name) {
 
 void Watcher::load_behind(PyObject* from, PyObject* object, PyObject* name) {
   const bool is_class = PyType_Check(object) && PyType_Check(from) &&
-                        PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(object),
-                                         reinterpret_cast<PyTypeObject*>(from)) != 0;
-  const PyTypeObject* type = is_class ? reinterpret_cast<PyTypeObject*>(object) : Py_TYPE(object);
+                        PyType_IsSubtype(as_type(object), as_type(from)) != 0;
+  PyTypeObject* type = is_class ? as_type(object) : Py_TYPE(object);
   if (!is_class) class_of(object);
   load_order(is_class ? object : reinterpret_cast<PyObject*>(Py_TYPE(object)));
   bool is_behind = false;
-  PyObject* order = type->tp_mro;
-  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+  for (PyTypeObject* base : bases_of(type)) {
     if (is_behind && is_heap(base)) {
       const py::object dict = dict_of_type(base);
       read(Kind::kEntry, dict.ptr(), name, type_name(base) + "." + text_of(name));

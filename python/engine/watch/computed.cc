@@ -45,8 +45,7 @@ constexpr std::array<Function, 23> kFunctions = {{
 /// The code of a generator, or of the function of Python's that `map` calls, borrowed; or null.
 PyObject* code_that_gives(PyObject* iterator) {
   if (PyGen_CheckExact(iterator)) {
-    const auto code =
-        py::reinterpret_steal<py::object>(PyObject_GetAttrString(iterator, "gi_code"));
+    const auto code = stolen(PyObject_GetAttrString(iterator, "gi_code"));
     return code.ptr();  // the generator holds it
   }
   if (Py_TYPE(iterator) != &PyMap_Type) return nullptr;
@@ -61,9 +60,8 @@ PyObject* code_that_gives(PyObject* iterator) {
 
 /// Functions of NumPy's besides those for each element by themselves that give one number for
 /// numbers and lists of them.
-constexpr std::array<std::string_view, 14> kOfNumpy = {"amax",  "amin", "average", "clip", "interp",
-                                                       "max",   "mean", "median",  "min",  "prod",
-                                                       "round", "std",  "sum",     "var"};
+constexpr std::string_view kOfNumpy =
+    "amax amin average clip interp max mean median min prod round std sum var";
 
 /// Whether what a function gives depends on nothing but numbers that it is given, and NumPy's
 /// switches for what it warns of.
@@ -73,10 +71,9 @@ bool is_of_numbers_alone(PyObject* function) {
     if (from == nullptr || !PyUnicode_Check(from)) return false;
     const std::string_view module = view_of(from);
     const std::string_view name = reinterpret_cast<PyCFunctionObject*>(function)->m_ml->ml_name;
-    constexpr std::array<std::string_view, 6> kOperators = {"pow",  "mod", "floordiv",
-                                                            "and_", "or_", "xor"};
+    constexpr std::string_view kOperators = "pow mod floordiv and_ or_ xor";
     // they are called for any number, and may take for ever where the program asks for none
-    constexpr std::array<std::string_view, 3> kSlow = {"factorial", "comb", "perm"};
+    constexpr std::string_view kSlow = "factorial comb perm";
     if (is_of_math(function)) return !is_one_of(name, kSlow);
     return (module == "builtins" && name == "round") ||
            (module == "_operator" && is_one_of(name, kOperators));
@@ -84,7 +81,7 @@ bool is_of_numbers_alone(PyObject* function) {
   const std::string_view type = Py_TYPE(function)->tp_name;
   const bool is_element_wise = type == "numpy.ufunc";
   if (!is_element_wise && type != "numpy._ArrayFunctionDispatcher") return false;
-  const auto numpy = py::reinterpret_steal<py::object>(PyImport_GetModule(py::str("numpy").ptr()));
+  const auto numpy = stolen(PyImport_GetModule(py::str("numpy").ptr()));
   const py::object name = member(function, "__name__");
   if (!numpy || !name || !PyUnicode_CheckExact(name.ptr())) return false;
   // `frompyfunc` makes one of any code of Python's

@@ -12,7 +12,7 @@ namespace {
 /// What autograd gives to a function of the program's own, new each time.
 bool is_context(PyObject* object) {
   static PyObject* const base = attribute_type("torch._C", "_FunctionBase");
-  return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(base)) != 0;
+  return PyType_IsSubtype(Py_TYPE(object), as_type(base)) != 0;
 }
 
 /// The functions of this code, where the interpreter does not say which of them runs; none where
@@ -21,8 +21,8 @@ std::vector<py::object> functions_of(PyCodeObject* code) {
   constexpr std::size_t kMost = 16;
   static PyObject* const referrers =
       py::object(py::module_::import("gc").attr("get_referrers")).release().ptr();
-  const auto held = py::reinterpret_steal<py::object>(
-      PyObject_CallFunctionObjArgs(referrers, reinterpret_cast<PyObject*>(code), nullptr));
+  const auto held =
+      stolen(PyObject_CallFunctionObjArgs(referrers, reinterpret_cast<PyObject*>(code), nullptr));
   std::vector<py::object> found;
   if (!held) PyErr_Clear();
   for (Py_ssize_t i = 0; held && i < PyList_GET_SIZE(held.ptr()); ++i) {
@@ -78,8 +78,8 @@ void Watcher::enter(PyObject* function, PyCodeObject* code, PyObject* const* arg
   try {
     enter_frame(function, code, arguments, count, by_watched);
   } catch (const std::exception& error) {
-    refuse(RefusalCode::kRecordingFailed,
-           std::string("what the step reads could not be watched: ") + error.what());
+    refuse(std::string("what the step reads could not be watched: ") + error.what(),
+           RefusalCode::kRecordingFailed);
   }
   PyErr_Clear();
 }
@@ -221,18 +221,19 @@ void Watcher::enter_torch(PyCodeObject* code) {
   if (text_of(code->co_name) != "compile_wrapper") return;
   // Dynamo would see what intercepts ops, and fail or compile anew without it
   recorder::interceptor(recorder::InterceptorKind::kFakeKey).suspend();
-  refuse(RefusalCode::kUnreplayableOp,
-         "the step calls what torch.compile has made, whose kernels no op shows");
+  refuse("the step calls what torch.compile has made, whose kernels no op shows",
+         RefusalCode::kUnreplayableOp);
 }
 
 void Watcher::note_step(PyObject* optimizer) {
   stepped_.insert(optimizer);
   if (!is_for_numbers_) load_hooks_of(optimizer);
   if (type_name(optimizer) != "torch.optim.lbfgs.LBFGS") return;
-  refuse(RefusalCode::kOptimizerUnsupported,
-         "LBFGS decides on the host how often it calls its closure, and makes its state anew: wrap "
-         "the "
-         "closure, `closure = steptape.wrap(closure)`, and call `optimizer.step(closure)` outside");
+  refuse(
+      "LBFGS decides on the host how often it calls its closure, and makes its state anew: wrap "
+      "the "
+      "closure, `closure = steptape.wrap(closure)`, and call `optimizer.step(closure)` outside",
+      RefusalCode::kOptimizerUnsupported);
 }
 
 }  // namespace steptape::python::watch

@@ -349,9 +349,9 @@ bool goes_to_c(const Place& at, const Pending* caller) {
   // methods that code of C's calls and whose result it takes apart
   const char* name = PyUnicode_AsUTF8(at.code->co_name);
   if (name == nullptr || name[0] != '_' || name[1] != '_') return false;
-  constexpr std::array<std::string_view, 7> kAsked = {
-      "__index__", "__hash__", "__len__", "__bool__", "__length_hint__", "__int__", "__float__"};
-  return std::ranges::find(kAsked, std::string_view(name)) != kAsked.end();
+  constexpr std::string_view kAsked =
+      "__index__ __hash__ __len__ __bool__ __length_hint__ __int__ __float__";
+  return is_one_of(name, kAsked);
 }
 
 }  // namespace steptape::python::watch

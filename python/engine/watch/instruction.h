@@ -3,6 +3,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <string_view>
 
 /// The versions of CPython whose bytecode is known here, with the interpreter's lock.
 #if PY_VERSION_HEX >= 0x030A0000 && PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
@@ -15,6 +16,17 @@
 /// each version turns what the interpreter is about to run into these; whoever watches knows
 /// neither opcodes nor the layout of frames.
 namespace steptape::python::watch {
+
+/// Whether the name is one of these words, which have a blank between them.
+constexpr bool is_one_of(std::string_view name, std::string_view words) {
+  if (name.empty()) return false;
+  for (std::size_t at = words.find(name); at != words.npos; at = words.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    const bool begins = at == 0 || words[at - 1] == ' ';
+    if (begins && (end == words.size() || words[end] == ' ')) return true;
+  }
+  return false;
+}
 
 /// What an operator does with numbers; `kOther` is known for none.
 enum class Operator : std::uint8_t {

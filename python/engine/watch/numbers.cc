@@ -18,33 +18,30 @@ namespace steptape::python::watch {
 namespace {
 
 /// They give the program a number of a tensor; of other functions what they read is their own.
-constexpr std::array<std::string_view, 11> kGive = {
-    "__bool__", "__float__",  "__int__", "__index__", "__complex__",   "__contains__",
-    "tolist",   "is_nonzero", "equal",   "allclose",  "nonzero_static"};
+constexpr std::string_view kGive =
+    "__bool__ __float__ __int__ __index__ __complex__ __contains__ tolist is_nonzero equal "
+    "allclose nonzero_static";
 
 struct Outlet {
-  std::string_view method;
+  std::string_view methods;
   RefusalCode code;
   std::string_view what;
 };
 /// Methods of tensors that give the host values or memory, and leave no op.
-constexpr std::array<Outlet, 11> kOutlets = {{
-    {"tolist", RefusalCode::kHostRead, "gives the host values of a tensor, which leaves no op"},
-    {"data_ptr", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
-    {"untyped_storage", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
-    {"_to_dlpack", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
-    {"_to_dlpack_versioned", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
-    {"apply_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
-    {"map_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
-    {"map2_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
-    {"is_set_to", RefusalCode::kHostRead, "asks where tensors lie, which leaves no op"},
-    {"_is_alias_of", RefusalCode::kHostRead, "asks where tensors lie, which leaves no op"},
-    {"_overlaps", RefusalCode::kHostRead, "asks where tensors lie, which leaves no op"},
-}};
+constexpr std::array kOutlets = {
+    Outlet{"tolist", RefusalCode::kHostRead,
+           "gives the host values of a tensor, which leaves no op"},
+    Outlet{"data_ptr untyped_storage _to_dlpack _to_dlpack_versioned", RefusalCode::kWrittenOutside,
+           "gives the host the memory of a tensor"},
+    Outlet{"apply_ map_ map2_", RefusalCode::kWrittenOutside,
+           "calls Python for each item, which leaves no op"},
+    Outlet{"is_set_to _is_alias_of _overlaps", RefusalCode::kHostRead,
+           "asks where tensors lie, which leaves no op"},
+};
 
 /// They make tensors of what the host holds.
-constexpr std::array<std::string_view, 7> kMakers = {
-    "tensor", "as_tensor", "from_numpy", "asarray", "frombuffer", "new_tensor", "new"};
+constexpr std::string_view kMakers =
+    "tensor as_tensor from_numpy asarray frombuffer new_tensor new";
 
 /// Whether what they are given is copied, whatever memory it lies in.
 bool are_items(std::span<PyObject* const> arguments) {
@@ -68,17 +65,13 @@ constexpr std::array<Pointed, 7> kPointed = {{
 }};
 
 /// Functions of C's that torch's code calls with numbers, and that look at none.
-constexpr std::array<std::string_view, 20> kPassOn = {
-    "apply",    "isinstance", "issubclass",  "getattr",
-    "setattr",  "hasattr",    "__setattr__", "__instancecheck__",
-    "append",   "extend",     "update",      "get",
-    "items",    "cast",       "type",        "super",
-    "callable", "len",        "id",          "_record_function_enter_new"};
+constexpr std::string_view kPassOn =
+    "apply isinstance issubclass getattr setattr hasattr __setattr__ __instancecheck__ append "
+    "extend update get items cast type super callable len id _record_function_enter_new";
 
 /// The same of Python's own library: of typing, of inspect for autograd.Function.apply, and of
 /// contextlib for functions that `contextmanager` decorates.
-constexpr std::array<std::string_view, 4> kHandsThrough = {"cast", "bind", "apply_defaults",
-                                                           "helper"};
+constexpr std::string_view kHandsThrough = "cast bind apply_defaults helper";
 
 /// Whether it is an object of the buffer protocol, as NumPy's arrays are: its content shows in no
 /// guard.
@@ -379,8 +372,8 @@ void Watcher::look_at_graph(PyObject* roots) {
     PyObject* const root = PyTuple_GET_ITEM(roots, i);
     if (!is_tensor(root) || tensor_of(root).grad_fn() == nullptr) continue;
     if (!graphs.leads_out(*tensor_of(root).grad_fn(), is_before)) continue;
-    refuse(RefusalCode::kUnconsumedGraph,
-           "backward meets a graph that was built before the step; detach what comes from it");
+    refuse("backward meets a graph that was built before the step; detach what comes from it",
+           RefusalCode::kUnconsumedGraph);
   }
 }
 
@@ -399,9 +392,8 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   if (self != nullptr && is_generator(self)) return call_of_generator(self, name, arguments);
   if (is_method || name.starts_with('_')) {  // those are functions of torch._C, too
     for (const Outlet& outlet : kOutlets) {
-      if (outlet.method == name) {
-        refuse(outlet.code, "`" + std::string(name) + "` " + std::string(outlet.what));
-      }
+      if (is_one_of(name, outlet.methods))
+        refuse("`" + std::string(name) + "` " + std::string(outlet.what), outlet.code);
     }
   }
   if (is_method && name == "numpy") {
@@ -429,10 +421,10 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   awaited_.back().is_made =
       name == "tensor" || name == "new_tensor" || (is_maker && are_items(arguments));
   if (is_maker && std::ranges::any_of(arguments, [](PyObject* a) { return is_memory(a); })) {
-    refuse(RefusalCode::kHostTensorVaries,
-           "`" + std::string(name) +
+    refuse("`" + std::string(name) +
                "` makes a tensor of memory of the host, which may hold something else in the next "
-               "step");
+               "step",
+           RefusalCode::kHostTensorVaries);
   }
   if (name == "apply" && is_bound && PyCFunction_GET_SELF(callee) != nullptr &&
       PyType_Check(PyCFunction_GET_SELF(callee))) {
@@ -518,8 +510,8 @@ void Watcher::follow_list(PyObject** list, const at::Tensor& tensor) {
 void Watcher::read_content(const at::Tensor& tensor) {
   if (recorder::FrontendHints::current() == nullptr || !tensor.defined()) return;
   if (!is_short(tensor)) {
-    refuse(RefusalCode::kHostRead,
-           "torch reads a tensor of " + std::to_string(tensor.numel()) + " items as numbers");
+    refuse("torch reads a tensor of " + std::to_string(tensor.numel()) + " items as numbers",
+           RefusalCode::kHostRead);
     return;
   }
   const c10::NoGradGuard no_grad;
@@ -575,8 +567,7 @@ bool Watcher::begin_tensor(std::span<PyObject* const> arguments) {
 }
 
 bool Watcher::makes_tensors(PyObject* type) {
-  return PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type),
-                          reinterpret_cast<PyTypeObject*>(THPVariableClass)) != 0 ||
+  return PyType_IsSubtype(as_type(type), as_type(THPVariableClass)) != 0 ||
          std::string_view(Py_TYPE(type)->tp_name) == "torch.tensortype";
 }
 
@@ -657,7 +648,7 @@ bool Watcher::look_at_numbers(const Instruction& in) {
     name_of_wrapper = borrowed(callee).attr("__name__");
     name = view_of(name_of_wrapper.ptr());
   } else if (PyType_Check(callee)) {
-    name = reinterpret_cast<PyTypeObject*>(callee)->tp_name;
+    name = as_type(callee)->tp_name;
     if (makes_tensors(callee))
       std::ranges::for_each(arguments, [this](PyObject* value) { read_data(value); });
   }

@@ -1,5 +1,8 @@
 #include "python/engine/watch/opcodes.h"
 
+#include <algorithm>
+#include <array>
+
 #if STEPTAPE_KNOWS_BYTECODE
 #include <opcode.h>
 #if PY_VERSION_HEX >= 0x030C0000
@@ -156,56 +159,43 @@ void two(const Place& at, Operation operation, Instruction& made) {
   made.second_at = at.top - 1;
 }
 
-#ifdef BINARY_OP
-Operator operator_of(int argument) {
-  switch (argument < NB_INPLACE_ADD ? argument : argument - NB_INPLACE_ADD) {
-    case NB_ADD:
-      return Operator::kAdd;
-    case NB_SUBTRACT:
-      return Operator::kSubtract;
-    case NB_MULTIPLY:
-      return Operator::kMultiply;
-    case NB_TRUE_DIVIDE:
-      return Operator::kDivide;
-    case NB_FLOOR_DIVIDE:
-      return Operator::kFloorDivide;
-    case NB_REMAINDER:
-      return Operator::kModulo;
-    case NB_POWER:
-      return Operator::kPower;
-    default:
-      return Operator::kOther;
-  }
-}
-#else
-Operator operator_of(int opcode) {
-  switch (opcode) {
-    case BINARY_ADD:
-    case INPLACE_ADD:
-      return Operator::kAdd;
-    case BINARY_SUBTRACT:
-    case INPLACE_SUBTRACT:
-      return Operator::kSubtract;
-    case BINARY_MULTIPLY:
-    case INPLACE_MULTIPLY:
-      return Operator::kMultiply;
-    case BINARY_TRUE_DIVIDE:
-    case INPLACE_TRUE_DIVIDE:
-      return Operator::kDivide;
-    case BINARY_FLOOR_DIVIDE:
-    case INPLACE_FLOOR_DIVIDE:
-      return Operator::kFloorDivide;
-    case BINARY_MODULO:
-    case INPLACE_MODULO:
-      return Operator::kModulo;
-    case BINARY_POWER:
-    case INPLACE_POWER:
-      return Operator::kPower;
-    default:
-      return Operator::kOther;
-  }
-}
+struct OperatorRow {
+  int code;
+  int in_place;
+  Operator made;
+};
+
+#ifdef BINARY_OP  // the argument of it
+constexpr std::array kOperators = {
+    OperatorRow{NB_ADD, NB_INPLACE_ADD, Operator::kAdd},
+    OperatorRow{NB_SUBTRACT, NB_INPLACE_SUBTRACT, Operator::kSubtract},
+    OperatorRow{NB_MULTIPLY, NB_INPLACE_MULTIPLY, Operator::kMultiply},
+    OperatorRow{NB_TRUE_DIVIDE, NB_INPLACE_TRUE_DIVIDE, Operator::kDivide},
+    OperatorRow{NB_FLOOR_DIVIDE, NB_INPLACE_FLOOR_DIVIDE, Operator::kFloorDivide},
+    OperatorRow{NB_REMAINDER, NB_INPLACE_REMAINDER, Operator::kModulo},
+    OperatorRow{NB_POWER, NB_INPLACE_POWER, Operator::kPower},
+};
+#else  // the opcode
+constexpr std::array kOperators = {
+    OperatorRow{BINARY_ADD, INPLACE_ADD, Operator::kAdd},
+    OperatorRow{BINARY_SUBTRACT, INPLACE_SUBTRACT, Operator::kSubtract},
+    OperatorRow{BINARY_MULTIPLY, INPLACE_MULTIPLY, Operator::kMultiply},
+    OperatorRow{BINARY_TRUE_DIVIDE, INPLACE_TRUE_DIVIDE, Operator::kDivide},
+    OperatorRow{BINARY_FLOOR_DIVIDE, INPLACE_FLOOR_DIVIDE, Operator::kFloorDivide},
+    OperatorRow{BINARY_MODULO, INPLACE_MODULO, Operator::kModulo},
+    OperatorRow{BINARY_POWER, INPLACE_POWER, Operator::kPower},
+};
 #endif
+
+Operator operator_of(int code) {
+  const auto row = std::ranges::find_if(kOperators, [code](const OperatorRow& each) {
+    return each.code == code || each.in_place == code;
+  });
+  return row == kOperators.end() ? Operator::kOther : row->made;
+}
+
+static_assert(Py_LT == 0 && Py_GE == 5);
+static_assert(static_cast<int>(Operator::kGreaterEqual) - static_cast<int>(Operator::kLess) == 5);
 
 Operator comparison_of(int argument) {
 #if PY_VERSION_HEX >= 0x030D0000
@@ -213,22 +203,8 @@ Operator comparison_of(int argument) {
 #elif PY_VERSION_HEX >= 0x030C0000
   argument >>= 4;
 #endif
-  switch (argument) {
-    case Py_LT:
-      return Operator::kLess;
-    case Py_LE:
-      return Operator::kLessEqual;
-    case Py_EQ:
-      return Operator::kEqual;
-    case Py_NE:
-      return Operator::kNotEqual;
-    case Py_GT:
-      return Operator::kGreater;
-    case Py_GE:
-      return Operator::kGreaterEqual;
-    default:
-      return Operator::kOther;
-  }
+  return argument > Py_GE ? Operator::kOther
+                          : static_cast<Operator>(static_cast<int>(Operator::kLess) + argument);
 }
 
 /// Keys that are made of texts alone are not reported.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 
@@ -15,7 +14,7 @@ namespace {
 /// what they keep (a `cached_property` has one up to Python 3.11).
 bool guards_a_cache() {
   const auto is_of = [globals = PyEval_GetGlobals()](const char* module) {
-    const auto found = py::reinterpret_steal<py::object>(PyImport_GetModule(py::str(module).ptr()));
+    const auto found = stolen(PyImport_GetModule(py::str(module).ptr()));
     return found && globals == PyModule_GetDict(found.ptr());
   };
   return is_of("functools") || is_of("logging");
@@ -23,11 +22,9 @@ bool guards_a_cache() {
 
 /// Whether a class, or one that it is made of, is C's of this package: "datetime.".
 bool is_made_of(PyTypeObject* type, std::string_view package) {
-  for (Py_ssize_t i = 0; type->tp_mro != nullptr && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-    if (std::string_view(base->tp_name).starts_with(package)) return true;
-  }
-  return false;
+  return std::ranges::any_of(bases_of(type), [package](PyTypeObject* base) {
+    return std::string_view(base->tp_name).starts_with(package);
+  });
 }
 
 }  // namespace
@@ -39,9 +36,8 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
   const bool is_numpys = made.module.starts_with("numpy.random") ||
                          (!type.empty() && is_made_of(Py_TYPE(self), "numpy.random."));
   const bool is_generator =
-      is_numpys ||
-      (self != nullptr && !type.empty() &&
-       PyType_IsSubtype(Py_TYPE(self), reinterpret_cast<PyTypeObject*>(generators)) != 0);
+      is_numpys || (self != nullptr && !type.empty() &&
+                    PyType_IsSubtype(Py_TYPE(self), as_type(generators)) != 0);
   if (is_generator) escape(made);
   if (is_generator && !name.starts_with("__") && name != "getstate" && name != "get_state") {
     const bool is_pythons = !is_numpys;
@@ -49,13 +45,13 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
         name == "seed" && (made.arguments.empty() || made.arguments.front() == Py_None);
     const bool is_own = !exists(self) && self != own && !seeds_itself;
     if (!is_own || !is_pythons)
-      refuse(RefusalCode::kHostRandom, is_pythons
-                                           ? "the step draws from Python's `random`"
-                                           : "the step draws from NumPy's random generators");
+      refuse(is_pythons ? "the step draws from Python's `random`"
+                        : "the step draws from NumPy's random generators",
+             RefusalCode::kHostRandom);
     return true;
   }
   if (is_numpys && name == "get_state") {
-    refuse(RefusalCode::kHostRandom, "the step asks NumPy's random generator for its state");
+    refuse("the step asks NumPy's random generator for its state", RefusalCode::kHostRandom);
     return true;
   }
   const bool tells_who_runs = (made.module == "posix" && name == "getpid") ||
@@ -66,17 +62,17 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
     return true;
   }
   const bool is_clock =
-      made.module == "time" || (self != nullptr && PyType_Check(self) &&
-                                is_made_of(reinterpret_cast<PyTypeObject*>(self), "datetime.") &&
-                                (name == "now" || name == "today" || name == "utcnow"));
+      made.module == "time" ||
+      (self != nullptr && PyType_Check(self) && is_made_of(as_type(self), "datetime.") &&
+       (name == "now" || name == "today" || name == "utcnow"));
   const bool is_chance = (made.module == "_uuid" && name.starts_with("generate_")) ||
                          (made.module == "_ssl" && name.starts_with("RAND_"));
   if (is_chance) {
-    refuse(RefusalCode::kHostRandom, "the step draws from the operating system (`" + name + "`)");
+    refuse("the step draws from the operating system (`" + name + "`)", RefusalCode::kHostRandom);
     return true;
   }
   if (is_clock && name != "sleep") {
-    refuse(RefusalCode::kHostEffect, "the step reads the clock (`" + name + "`)");
+    refuse("the step reads the clock (`" + name + "`)");
     return true;
   }
   const bool is_system = made.module == "posix" || made.module == "resource" ||
@@ -84,7 +80,7 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
                          made.module == "fcntl" ||
                          (made.module == "builtins" && (name == "open" || name == "input"));
   if (is_system && name != "fspath") {
-    refuse(RefusalCode::kHostEffect, "the step asks the operating system (`" + name + "`)");
+    refuse("the step asks the operating system (`" + name + "`)");
     return true;
   }
   // what is set gives what was there before, in its token, and may be that again in the end
@@ -106,23 +102,21 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
     return true;
   }
   if (made.module == "sys" && name.starts_with("_current_")) {
-    refuse(RefusalCode::kHostEffect, "the step looks at the frames of all threads");
+    refuse("the step looks at the frames of all threads");
     return true;
   }
   if ((type == "torch.Stream" || type == "torch.Event") && !name.starts_with("__")) {
-    refuse(RefusalCode::kHostEffect, "the step uses a stream or an event of its own (`" + name +
-                                         "`), which a replay does not");
+    refuse("the step uses a stream or an event of its own (`" + name +
+           "`), which a replay does not");
     return true;
   }
   if (type.starts_with("_thread._local") || type.starts_with("_ctypes.")) {
-    refuse(RefusalCode::kHostEffect,
-           "the step uses a " + type + ", whose content cannot be compared");
+    refuse("the step uses a " + type + ", whose content cannot be compared");
     return true;
   }
   if ((type.ends_with("Lock") || type == "_thread.lock") && exists(self)) {
     if (guards_a_cache()) return true;
-    refuse(RefusalCode::kHostEffect,
-           "the step takes a lock (`" + path_of(self) + "`), which a replay does not do");
+    refuse("the step takes a lock (`" + path_of(self) + "`), which a replay does not do");
     return true;
   }
   const bool is_setter = (made.module == "sys" &&
@@ -134,73 +128,64 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
                          (made.module == "_locale" && name == "setlocale") ||
                          (made.module == "_socket" && name == "setdefaulttimeout");
   if (is_setter) {
-    refuse(RefusalCode::kHostEffect,
-           "the step calls `" + made.module + "." + name + "`, which a replay does not do");
+    refuse("the step calls `" + made.module + "." + name + "`, which a replay does not do");
     return true;
   }
   const bool asks_for_holders = (made.module == "sys" && name == "getrefcount") ||
                                 (made.module == "gc" && name.starts_with("get")) ||
                                 (made.module == "_weakref" && name.starts_with("getweakref"));
   if (asks_for_holders) {
-    refuse(RefusalCode::kHostEffect,
-           "the step asks the interpreter what holds its objects (`" + name + "`)");
+    refuse("the step asks the interpreter what holds its objects (`" + name + "`)");
     return true;
   }
   if (made.module == "_contextvars" && name == "copy_context") {
-    refuse(RefusalCode::kHostEffect,
-           "the step copies its context, whose variables cannot be compared");
+    refuse("the step copies its context, whose variables cannot be compared");
     return true;
   }
   if (name == "__subclasses__" && self != nullptr && PyType_Check(self)) {
-    refuse(RefusalCode::kHostEffect, "the step asks for the subclasses of `" + path_of(self) +
-                                         "`, which come with each class that is made");
+    refuse("the step asks for the subclasses of `" + path_of(self) +
+           "`, which come with each class that is made");
     return true;
   }
   if (type.starts_with("_io.") && name.starts_with("read")) {
-    refuse(RefusalCode::kHostEffect, "the step reads a file (`" + name + "`)");
+    refuse("the step reads a file (`" + name + "`)");
     return true;
   }
   return false;
 }
 
 bool Watcher::refuse_output(std::string_view name) {
-  refuse(RefusalCode::kHostEffect,
-         "the step prints or writes (`" + std::string(name) + "`), which a replay does not do");
+  refuse("the step prints or writes (`" + std::string(name) + "`), which a replay does not do");
   return false;
 }
 
 /// The interpreter tells of files, data bases and sockets whoever opens them, code of C's, too:
 /// https://docs.python.org/3/library/audit_events.html.
 void Watcher::note_event(std::string_view event) {
-  constexpr std::array<std::string_view, 4> kOf = {"socket.", "sqlite3.", "mmap.", "subprocess."};
-  const auto is_of = [event](std::string_view prefix) { return event.starts_with(prefix); };
-  if (unwatched_ != 0 || (event != "open" && std::ranges::none_of(kOf, is_of))) return;
+  constexpr std::string_view kAreas = "open socket sqlite3 mmap subprocess";
+  if (unwatched_ != 0 || !is_one_of(event.substr(0, event.find('.')), kAreas)) return;
   PyFrameObject* const frame = PyEval_GetFrame();
   if (frame == nullptr) return;
-  const auto code =
-      py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  const auto code = stolen(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
   auto* const running = reinterpret_cast<PyCodeObject*>(code.ptr());
   const bool imports = view_of(running->co_filename).starts_with("<frozen ");
   if (imports || whose(running) == Whose::kSteptapes) return;
-  refuse(RefusalCode::kHostEffect,
-         "the step asks the operating system (`" + std::string(event) + "`)");
+  refuse("the step asks the operating system (`" + std::string(event) + "`)");
 }
 
 /// No op shows what a generator was seeded with. Its state may be taken, to be set again.
 bool Watcher::call_of_generator(PyObject* generator, std::string_view name,
                                 std::span<PyObject* const> arguments) {
-  constexpr std::array<std::string_view, 4> kAsks = {"seed", "initial_seed", "get_offset",
-                                                     "graphsafe_get_state"};
-  constexpr std::array<std::string_view, 4> kSets = {"manual_seed", "set_state", "set_offset",
-                                                     "graphsafe_set_state"};
+  constexpr std::string_view kAsks = "seed initial_seed get_offset graphsafe_get_state";
+  constexpr std::string_view kSets = "manual_seed set_state set_offset graphsafe_set_state";
   if (name == "get_state") {
     awaited_.back().state_of = generator;
     return begin_ops({}, Reads::kInternal);
   }
   for (PyObject* argument : arguments) FollowedNumbers::current().escape(argument);
   if (is_one_of(name, kAsks)) {
-    refuse(RefusalCode::kHostEffect, "the step asks a generator of torch's where it stands (`" +
-                                         std::string(name) + "`), which is elsewhere in each call");
+    refuse("the step asks a generator of torch's where it stands (`" + std::string(name) +
+           "`), which is elsewhere in each call");
   }
   // a state that it has had in this call is put back, whichever that is
   const auto is_own = [this, generator](PyObject* state) {
@@ -209,8 +194,9 @@ bool Watcher::call_of_generator(PyObject* generator, std::string_view name,
     return found != states_of_.end() && found->second == generator;
   };
   if (is_one_of(name, kSets) && std::ranges::none_of(arguments, is_own)) {
-    refuse(RefusalCode::kGeneratorSeek, "the step sets a generator (`" + std::string(name) +
-                                            "`) to a state that it has not had in this call");
+    refuse("the step sets a generator (`" + std::string(name) +
+               "`) to a state that it has not had in this call",
+           RefusalCode::kGeneratorSeek);
   }
   return false;
 }
@@ -223,8 +209,7 @@ void Watcher::refuse_untold(PyObject* function) {
       (module == "torch.serialization" && (name == "save" || name == "load")) ||
       (module.starts_with("torch.jit") && name.ends_with("save"));
   if (is_of_files) {
-    refuse(RefusalCode::kHostEffect,
-           "the step reads or writes a file (`" + module + "." + name + "`)");
+    refuse("the step reads or writes a file (`" + module + "." + name + "`)");
   }
   if (!module.starts_with("torch.cuda")) return;
   const bool is_chosen = module == "torch.cuda" && (name == "stream" || name == "set_stream");
@@ -232,11 +217,11 @@ void Watcher::refuse_untold(PyObject* function) {
   const bool is_method = name.find('.') != name.npos && name.find("__") == name.npos;
   if (is_chosen ||
       (is_method && (module == "torch.cuda.streams" || module == "torch.cuda.graphs"))) {
-    refuse(RefusalCode::kHostEffect, "the step uses a stream, an event or a graph of its own (`" +
-                                         name + "`), which a replay does not");
+    refuse("the step uses a stream, an event or a graph of its own (`" + name +
+           "`), which a replay does not");
   } else if (module == "torch.cuda.memory" && name.find("mem") != name.npos &&
              !name.starts_with("reset_") && !name.starts_with("set_")) {
-    refuse(RefusalCode::kHostEffect, "the step asks the device's allocator (`" + name + "`)");
+    refuse("the step asks the device's allocator (`" + name + "`)");
   }
 }
 

@@ -115,13 +115,13 @@ void Watcher::look_at_switch(const Instruction& in) {
       owner = variable;
     }
   }
-  auto* type = reinterpret_cast<PyTypeObject*>(owner);
+  auto* type = as_type(owner);
   if (kind == Kind::kAttribute && !is_heap(type)) return;
   py::object held;
   PyObject* value = nullptr;
   if (kind == Kind::kVariable) {
     if (PyContextVar_Get(owner, nullptr, &value) != 0) PyErr_Clear();
-    held = py::reinterpret_steal<py::object>(value);
+    held = stolen(value);
   } else {
     value = kind == Kind::kEntry ? PyDict_GetItemWithError(owner, in.name)
                                  : _PyType_Lookup(type, in.name);
@@ -158,7 +158,7 @@ py::object as_text(PyObject* name) {
   if (!PyUnicode_Check(name) || PyUnicode_CheckExact(name)) return borrowed(name);
   PyObject* text = PyUnicode_FromObject(name);
   PyUnicode_InternInPlace(&text);
-  return py::reinterpret_steal<py::object>(text);
+  return stolen(text);
 }
 
 }  // namespace
@@ -215,22 +215,21 @@ void Watcher::load_of_frame(PyObject* frame, PyObject* name) {
 }
 
 void Watcher::refuse_running(const std::string& path, const std::string& attribute) {
-  refuse(RefusalCode::kHostEffect,
-         "the step reads `" + path + "." + attribute + "`, the state of code that has not ended");
+  refuse("the step reads `" + path + "." + attribute + "`, the state of code that has not ended");
 }
 
 void Watcher::refuse_outer(PyFrameObject* frame) {
   const auto code_of = [](const py::object& at) {
-    return py::reinterpret_steal<py::object>(
+    return stolen(
         reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(at.ptr()))));
   };
   for (py::object inner = borrowed(reinterpret_cast<PyObject*>(PyEval_GetFrame())); inner;) {
     if (whose(reinterpret_cast<PyCodeObject*>(code_of(inner).ptr())) == Whose::kSteptapes) break;
     if (inner.ptr() == reinterpret_cast<PyObject*>(frame)) return;
-    inner = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(
+    inner = stolen(reinterpret_cast<PyObject*>(
         PyFrame_GetBack(reinterpret_cast<PyFrameObject*>(inner.ptr()))));
   }
-  refuse(RefusalCode::kHostEffect, "the step looks at the frames of those that called it");
+  refuse("the step looks at the frames of those that called it");
 }
 
 void Watcher::load_handled() {
@@ -269,9 +268,8 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     load_of_tensor(object, name, path);
     if (given_.contains(object)) {
       if (!holds) return;  // which it has is compared
-      return refuse(RefusalCode::kHostEffect,
-                    "the step reads the attribute `" + text_of(name) +
-                        "` of a tensor that it is given, which is another one in each call");
+      return refuse("the step reads the attribute `" + text_of(name) +
+                    "` of a tensor that it is given, which is another one in each call");
     }
     if (text_of(name) == "__dict__") mark(dict_made_of(object), path);
     if (holds || (gives_way && found == nullptr)) {
@@ -296,7 +294,7 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     return refuse_incomparable("reads or writes an attribute of", object);
   if (!gives_way) {
     if (PyType_IsSubtype(Py_TYPE(found), &PyProperty_Type) != 0) {
-      const auto get = py::reinterpret_steal<py::object>(PyObject_GetAttrString(found, "fget"));
+      const auto get = stolen(PyObject_GetAttrString(found, "fget"));
       if (get && !PyFunction_Check(get.ptr())) {
         mark(get.ptr(), path);
         call_own(get.ptr(), {object});
@@ -317,8 +315,8 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
 }
 
 void Watcher::refuse_incomparable(const std::string& does, PyObject* object) {
-  refuse(RefusalCode::kHostEffect, "the step " + does + " `" + path_of(object) + "`, a " +
-                                       type_name(object) + " whose content cannot be compared");
+  refuse("the step " + does + " `" + path_of(object) + "`, a " + type_name(object) +
+         " whose content cannot be compared");
 }
 
 void Watcher::load_of_tensor(PyObject* tensor, PyObject* name, const std::string& path) {
@@ -326,17 +324,15 @@ void Watcher::load_of_tensor(PyObject* tensor, PyObject* name, const std::string
   const bool is_given = given_.contains(tensor);
   const bool is_own = of == "_version" || of == "_cdata";
   if (is_own || (is_given && (of == "_base" || of == "_is_view"))) {
-    refuse(RefusalCode::kHostEffect,
-           "the step reads `" + of +
-               "` of a tensor, which may be another one for the same tensor "
-               "in the next call");
+    refuse("the step reads `" + of +
+           "` of a tensor, which may be another one for the same tensor "
+           "in the next call");
   } else if (of == "retains_grad") {
     if (!is_given) return read(Kind::kMember, tensor, _PyType_Lookup(Py_TYPE(tensor), name), path);
-    refuse(RefusalCode::kHostEffect, "the step reads `retains_grad` of a tensor that it is given");
+    refuse("the step reads `retains_grad` of a tensor that it is given");
   } else if (of == "grad" && !tensor_of(tensor).requires_grad()) {
     if (!is_given) return read(Kind::kMember, tensor, _PyType_Lookup(Py_TYPE(tensor), name), path);
-    refuse(RefusalCode::kHostEffect,
-           "the step reads `grad` of a tensor that it is given and that does not require grad");
+    refuse("the step reads `grad` of a tensor that it is given and that does not require grad");
   }
 }
 
@@ -367,8 +363,8 @@ bool Watcher::ask_own(PyObject* object, const char* method, std::vector<PyObject
 
 void Watcher::refuse_member(PyObject* object, PyObject* member) {
   if (!exists(object)) return;
-  refuse(RefusalCode::kHostEffect, "the step sets `" + text_of(PyDescr_NAME(member)) + "` of `" +
-                                       path_of(object) + "`, which a replay does not do");
+  refuse("the step sets `" + text_of(PyDescr_NAME(member)) + "` of `" + path_of(object) +
+         "`, which a replay does not do");
 }
 
 void Watcher::store_attribute(PyObject* object, PyObject* its_name, bool asks) {
@@ -406,8 +402,7 @@ void Watcher::store_attribute(PyObject* object, PyObject* its_name, bool asks) {
   if (PyType_Check(object)) {
     PyObject* of_meta = _PyType_Lookup(Py_TYPE(object), name);
     if (is_member(of_meta)) return refuse_member(object, of_meta);
-    return write(Kind::kAttribute, object, name,
-                 type_name(reinterpret_cast<PyTypeObject*>(object)) + "." + text_of(name));
+    return write(Kind::kAttribute, object, name, type_name(as_type(object)) + "." + text_of(name));
   }
   PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
   if (PyCell_Check(object) && !own_cells_.contains(object))
@@ -539,10 +534,9 @@ void Watcher::store_item(PyObject* object, PyObject* key) {
   if (PyDict_Check(object)) {
     PyObject* own = own_key(object, key);
     if (own == nullptr) {
-      refuse(RefusalCode::kHostEffect,
-             "the step writes an entry of `" + path_of(object) + "` under a " + type_name(key) +
-                 ", whose own code says which keys are equal: texts, numbers and tuples of them "
-                 "can be compared");
+      refuse("the step writes an entry of `" + path_of(object) + "` under a " + type_name(key) +
+             ", whose own code says which keys are equal: texts, numbers and tuples of them "
+             "can be compared");
       return;
     }
     // where there is none, the step's own comes there
@@ -575,7 +569,7 @@ void Watcher::mark_items(PyObject* container) {
     for (PyObject* each : held) mark(each, path);
     return;
   }
-  const auto items = py::reinterpret_steal<py::object>(PySequence_Fast(container, ""));
+  const auto items = stolen(PySequence_Fast(container, ""));
   if (!items) return PyErr_Clear();
   constexpr std::size_t kLongestPath = 400;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
@@ -628,13 +622,12 @@ void Watcher::load_content(PyObject* container) {
       return;
     }
     if (is_large) {
-      refuse(RefusalCode::kHostEffect, "`" + path_of(container) + "` is a " + type_name(container) +
-                                           " too large to be compared before each replay");
+      refuse("`" + path_of(container) + "` is a " + type_name(container) +
+             " too large to be compared before each replay");
       return;
     }
   } else if (size_of(container) > kMostItems) {
-    refuse(RefusalCode::kHostEffect,
-           "`" + path_of(container) + "` holds more items than are compared before each replay");
+    refuse("`" + path_of(container) + "` holds more items than are compared before each replay");
     return;
   }
   if (PyDict_Check(container) && has_written_entries(container)) {
@@ -686,15 +679,14 @@ void Watcher::load_iterator(PyObject* iterator) {
   // of a class of torch's, such as that of a DataLoader's batches, no code is watched
   const bool is_of_torchs = PyIter_Check(iterator) && is_made_of_torchs_class(Py_TYPE(iterator));
   if (!exists(iterator) || !(is_iterator(iterator) || is_of_torchs)) return;
-  refuse(RefusalCode::kHostEffect, "the step takes items from `" + path_of(iterator) + "`, a " +
-                                       type_name(iterator) +
-                                       " that was there before, whose content cannot be compared");
+  refuse("the step takes items from `" + path_of(iterator) + "`, a " + type_name(iterator) +
+         " that was there before, whose content cannot be compared");
 }
 
 void Watcher::load_fixed(PyObject* value) {
   if (PyModule_Check(value) && gives_objects_ != 0) {
-    refuse(RefusalCode::kHostEffect, "the step gives the module `" + path_of(value) +
-                                         "` to a function of C's, which may read any of it");
+    refuse("the step gives the module `" + path_of(value) +
+           "` to a function of C's, which may read any of it");
   }
   if (PyModule_Check(value)) return;
   if (!PyType_Check(value)) {
@@ -709,9 +701,7 @@ void Watcher::load_fixed(PyObject* value) {
     }
     return;
   }
-  PyObject* order = reinterpret_cast<PyTypeObject*>(value)->tp_mro;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+  for (PyTypeObject* base : bases_of(as_type(value))) {
     if (!is_heap(base) || is_torchs_class(base)) continue;
     load_members(reinterpret_cast<PyObject*>(base));
     const py::object dict = dict_of_type(base);
@@ -727,8 +717,7 @@ void Watcher::load_object(PyObject* value, std::vector<PyObject*>& more) {
   std::vector<PyObject*> held;
   for (const auto& [name, attribute] : attributes_of(value)) held.push_back(attribute);
   if (!is_known) more.insert(more.end(), held.begin(), held.end());
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+  for (PyTypeObject* base : bases_of(type)) {
     if (!is_heap(base) || is_torchs_class(base)) continue;
     if (is_known) load_members(reinterpret_cast<PyObject*>(base));
     const py::object dict = dict_of_type(base);
@@ -750,9 +739,9 @@ void Watcher::load_object(PyObject* value, std::vector<PyObject*>& more) {
   if (!is_known || type_name(value).starts_with("torch.")) return;
   read(Kind::kWhole, value, nullptr, path_of(value));
   if (!slots_->is_compared(note(Kind::kWhole, value, nullptr, path_of(value), true))) {
-    refuse(RefusalCode::kHostEffect, "`" + path_of(value) +
-                                         "` is given to code of C's and holds more than is "
-                                         "compared before each replay");
+    refuse("`" + path_of(value) +
+           "` is given to code of C's and holds more than is "
+           "compared before each replay");
   }
 }
 

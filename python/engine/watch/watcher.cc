@@ -182,11 +182,11 @@ void Watcher::mark_one(PyObject* value, const std::string& path) {
     mark(PyCFunction_GET_SELF(value), path + ".__self__");
   }
   if (std::string_view(Py_TYPE(value)->tp_name) == "method-wrapper") {
-    const auto self = py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, "__self__"));
+    const auto self = stolen(PyObject_GetAttrString(value, "__self__"));
     if (self) mark(self.ptr(), path + ".__self__");
   }
   if (Py_TYPE(value) == &PyStaticMethod_Type) {  // a __new__, which no instruction loads
-    const auto inner = py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, "__func__"));
+    const auto inner = stolen(PyObject_GetAttrString(value, "__func__"));
     if (inner) mark(inner.ptr(), path);
   }
   if (PyMethod_Check(value)) {
@@ -253,7 +253,7 @@ void Watcher::guard(const std::string& path, PyObject* dict, PyObject* key) {
 
 void Watcher::add_object(PyObject* value, const std::string& path) {
   if (!seen_objects_.insert(value).second) return;
-  objects_.emplace_back(path, py::reinterpret_borrow<py::object>(value));
+  objects_.emplace_back(path, borrowed(value));
 }
 
 std::string Watcher::path_of(PyObject* value) const {
@@ -416,7 +416,7 @@ py::object Watcher::value_before(const Slot& slot) const {
   if (!before) return slot.value();
   if (slot.kind == Kind::kContent) return before;
   if (slot.kind == Kind::kSize) return py::int_(PyDict_GET_SIZE(before.ptr()));
-  return py::reinterpret_steal<py::object>(PyDict_Keys(before.ptr()));
+  return stolen(PyDict_Keys(before.ptr()));
 }
 
 void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_ssize_t> appended) {
@@ -430,7 +430,7 @@ void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_
   writes_.emplace(dot == std::string::npos ? path : path.substr(dot + 1), slot.place);
 }
 
-void Watcher::refuse(RefusalCode code, const std::string& message) {
+void Watcher::refuse(const std::string& message, RefusalCode code) {
   const auto same = [&](const Finding& found) { return found.message == message; };
   if (std::ranges::any_of(findings_, same)) return;
   findings_.push_back({code, message, locate()});
@@ -489,7 +489,6 @@ void Watcher::look_which(PyObject* object, PyObject* among) {
   find_by(object);
   if (given_methods_.contains(object)) {
     refuse(
-        RefusalCode::kHostEffect,
         "the step asks which object a method is that it is given, and each call may make another");
     return;
   }
@@ -499,9 +498,8 @@ void Watcher::look_which(PyObject* object, PyObject* among) {
   const auto found = given_.find(object);
   if (found == given_.end() && !given_.contains(among) && !is_object) return;
   if (object == among && !is_object && found->second == 1) return;
-  refuse(RefusalCode::kHostEffect,
-         std::string("the step asks which ") + (is_object ? "object" : "tensor") +
-             " it is that it is given, and others are given to other calls");
+  refuse(std::string("the step asks which ") + (is_object ? "object" : "tensor") +
+         " it is that it is given, and others are given to other calls");
 }
 
 std::string Watcher::place_of_write(const std::string& name) const {
@@ -573,9 +571,9 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kRaise:
       if (!exists(in.first) || !PyExceptionInstance_Check(in.first)) break;
-      refuse(RefusalCode::kHostEffect, "the step raises `" + path_of(in.first) +
-                                           "`, which was there before and keeps each place where "
-                                           "it was raised");
+      refuse("the step raises `" + path_of(in.first) +
+             "`, which was there before and keeps each place where "
+             "it was raised");
       break;
     case Operation::kStoreCell:
     case Operation::kDeleteCell:
@@ -739,8 +737,8 @@ bool Watcher::before(const Instruction& in) {
   try {
     waits = look(in);
   } catch (const std::exception& error) {
-    refuse(RefusalCode::kRecordingFailed,
-           std::string("what the step reads could not be watched: ") + error.what());
+    refuse(std::string("what the step reads could not be watched: ") + error.what(),
+           RefusalCode::kRecordingFailed);
   }
   awaited_.resize(awaited + (waits ? 1 : 0));
   if (in.operation == Operation::kIdentity) show_own(in);

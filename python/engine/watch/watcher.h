@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,12 +23,6 @@
 #include "steptape/refusal.h"
 
 namespace steptape::python::watch {
-
-/// Of the tables of names.
-template <std::size_t N>
-inline bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
-  return std::ranges::find(names, name) != names.end();
-}
 
 /// Whether it is a list, a dict, a set, a deque, a view of a dict or an array, which guards
 /// compare.
@@ -257,7 +250,7 @@ class Watcher final : public Listener {
     if (std::ranges::find(changed_arguments_, object) == changed_arguments_.end())
       changed_arguments_.push_back(object);
   }
-  void refuse(RefusalCode code, const std::string& message);
+  void refuse(const std::string& message, RefusalCode code = RefusalCode::kHostEffect);
   void add_object(PyObject* value, const std::string& path);
   /// What is given was met in a place of the program's: it existed before, too.
   void take_back(PyObject* value);

@@ -243,7 +243,7 @@ TEST_F(ReportTest, ReplacesNoTrace) {
   const std::uintmax_t before = std::filesystem::file_size(path_);
   const Outcome outcome = steptape({"report", path_, "-o", path_});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("is a trace, which no result replaces"));
+  EXPECT_THAT(outcome.err, HasSubstr("exists and is a trace; it was left as it is"));
   EXPECT_EQ(std::filesystem::file_size(path_), before);
 }
 
