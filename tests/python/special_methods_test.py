@@ -614,6 +614,13 @@ def sorted_in_place(rows, key=None):
     return rows[0]["v"] if isinstance(rows[0], dict) else rows[0][0]
 
 
+def ranked():
+    items = [Keyed(float(k)) for k in range(1, 4)]
+    for item in items:
+        item.w = item.value
+    return items
+
+
 def with_bases(bases):
     made = type("Base", (), {}), type("Other", (), {})
     made[0].twice = made[1].twice = 2.0
@@ -681,16 +688,14 @@ for way, sort in {
         "by_a_method_of_the_list": lambda items: operator.methodcaller("sort", key=VALUE)(items),
         "by_a_partial": lambda items: functools.partial(items.sort, key=VALUE)(),
         "by_two": lambda items: items.sort(key=operator.attrgetter("value", "__class__.__name__"))}.items():
-    reads(f"order_of_objects_{way}", lambda: [Keyed(1.0), Keyed(2.0), Keyed(3.0)],
-          lambda items, sort=sort: [sort(items), items[0].value * 10 + items[1].value][1], lambda items: setattr(items[0], "value", 2.5))
-    reads(f"order_of_a_new_list_{way}", lambda: [Keyed(1.0), Keyed(2.0), Keyed(3.0)],
-          lambda items, sort=sort: [sort(new := [*items]), new[0].value * 10 + new[1].value][1], lambda items: setattr(items[0], "value", 2.5))
+    reads(f"order_of_objects_{way}", ranked, lambda items, sort=sort: [sort(items), items[0].w * 10 + items[1].w][1],
+          lambda items: setattr(items[0], "value", 2.5))
+    reads(f"order_of_a_new_list_{way}", ranked, lambda items, sort=sort: [sort(new := [*items]), new[0].w * 10 + new[1].w][1],
+          lambda items: setattr(items[0], "value", 2.5))
 reads("sorted_by_its_name", lambda: [1.0, 2.0, 3.0], lambda held: [operator.methodcaller("sort", reverse=True)(held), held[0]][1],
       lambda held: held.__setitem__(slice(None), [1.0, 2.0, 4.0]))
-reads("updated_by_its_name", lambda: {"a": 5.0}, lambda held: [operator.methodcaller("update", a=held["a"] + 1)(held), held["a"]][1],
-      lambda held: held.update(a=7.0))
-reads("updated_to_a_constant_by_its_name", lambda: {"a": 5.0}, lambda held: [operator.methodcaller("update", a=5.0)(held), 1.0][1],
-      lambda held: held.update(a=7.0))
+reads("updated_by_its_name", lambda: {"a": 5.0, "b": 1.0}, lambda held: [operator.methodcaller("update", a=5.0)(held), sum(held.values())][1],
+      lambda held: held.update(a=7.0, b=2.0))
 reads("formatted_by_its_name", lambda: [1.0], lambda held: float(operator.methodcaller("format", a=held[0])("{a}")),
       lambda held: held.__setitem__(0, 2.0))
 reads("method_by_its_name", lambda: class_of(rate=lambda self: 1.0)(), lambda odd: sum(map(operator.methodcaller("rate"), [odd])),

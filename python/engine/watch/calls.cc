@@ -342,7 +342,7 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
   if (is_exactly(py::object(reduced[0]).ptr(), partial)) {
     const py::object maker = reduced[0];
     named = maker.attr("keywords");
-    parts = maker.attr("args") + parts;
+    parts = py::object(maker.attr("args")) + parts;
   }
   for (const py::handle& part : parts) {
     if (is_exactly(made.callee, items)) {
