@@ -169,7 +169,8 @@ std::string shown_to_depth(PyObject* object, int depth) {
   if (PyDict_CheckExact(object)) {
     return "a dict of " + std::to_string(PyDict_Size(object)) + " items";
   }
-  if (!is_plain_type(Py_TYPE(object))) {
+  const bool is_of_torch = !is_heap(Py_TYPE(object)) && type_name(object).starts_with("torch.");
+  if (!is_plain_type(Py_TYPE(object)) && !is_of_torch) {  // as dtypes and devices are
     char address[32];
     std::snprintf(address, sizeof address, "%p", static_cast<void*>(object));
     PyObject* function = PyMethod_Check(object) ? PyMethod_GET_FUNCTION(object) : object;

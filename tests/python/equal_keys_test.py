@@ -3,6 +3,7 @@ import collections
 import dataclasses
 import datetime
 import enum
+import itertools
 import math
 import operator
 import pathlib
@@ -63,6 +64,8 @@ KEYS = {  # how a step makes it, and what is equal to it
     "date": (lambda x: datetime.date(2026, 1, 2), datetime.date(2026, 1, 2)),
     "bound_method": (lambda x: PLAIN.method, PLAIN.method),
     "enum": (lambda x: Color.RED, Color.RED),
+    "device": (lambda x: x.device, torch.device("cpu")),
+    "dtype_and_device": (lambda x: (x.dtype, x.device, len(x)), (torch.float32, torch.device("cpu"), 3)),
     "object": (lambda x: PLAIN, PLAIN),
 }
 UNKNOWN = {  # whose own code compares them
@@ -106,10 +109,14 @@ def played(key, equal, write, start, edit):
     return twins.played_alike(play)
 
 
-@pytest.mark.parametrize("edit", EDITS)
-@pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("key", KEYS)
+def cases():
+    """All ways for three kinds of keys; of each other kind a fifth of them, which kinds share among them."""
+    ways = list(itertools.product(WRITES, STARTS, EDITS))
+    for at, key in enumerate(KEYS):
+        yield from ((key, *way) for i, way in enumerate(ways) if key in ("size", "text", "device") or i % 5 == at % 5)
+
+
+@pytest.mark.parametrize("key, write, start, edit", cases())
 def test_an_entry_is_written_under_an_equal_key(key, write, start, edit):
     step = played(*KEYS[key], WRITES[write], STARTS[start], EDITS[edit])
     if (write, start) != ("merge", "ordered"):  # `|=` of an OrderedDict is refused, whatever the key
