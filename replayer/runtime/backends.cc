@@ -21,7 +21,7 @@ class Cpu final : public Backend {
   std::unique_ptr<Executor> make(std::shared_ptr<const trace::Recording> recording,
                                  const GeneratorOf& generator,
                                  const ExecutorOptions&) const override {
-    return std::make_unique<cpu::Executor>(cpu::plan(std::move(recording)), generator);
+    return cpu::make_executor(cpu::plan(std::move(recording)), generator);
   }
 };
 

@@ -13,6 +13,7 @@
 #include "replayer/planner/program.h"
 #include "replayer/runtime/number_proofs.h"
 #include "replayer/runtime/run_log.h"
+#include "replayer/runtime/undo.h"
 #include "steptape/error.h"
 #include "steptape/stats.h"
 
@@ -48,12 +49,12 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   /// Buffers whose memory each run is given, in this order.
-  virtual const std::vector<trace::BufferId>& bound() const = 0;
+  const std::vector<trace::BufferId>& bound() const { return bound_memory().buffers; }
   /// Bound buffers that a run writes, as positions in `bound()`.
-  virtual const std::vector<std::size_t>& written() const = 0;
+  const std::vector<std::size_t>& written() const { return bound_memory().written; }
   /// The same as buffers.
   std::vector<trace::BufferId> written_buffers() const;
-  virtual bool draws_random() const = 0;
+  bool draws_random() const { return bound_memory().draws_random; }
   /// The generators it may draw from: the default one, then others that ops name.
   virtual const std::vector<at::Generator>& generators() const = 0;
 
@@ -87,6 +88,9 @@ class Executor {
   virtual const Program& program() const = 0;
   /// What the plan is made of; times and counts of runs are the caller's to fill in.
   virtual PlanStats stats() const = 0;
+
+ protected:
+  virtual const Bound& bound_memory() const = 0;
 };
 
 }  // namespace steptape::replayer

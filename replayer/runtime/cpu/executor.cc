@@ -92,157 +92,183 @@ void give_up_out_variant(Call& call, const c10::OperatorHandle& recorded) {
   call.copies = true;
 }
 
-}  // namespace
-
-Program plan(std::shared_ptr<const trace::Recording> recording, const PassOptions& options) {
-  const auto fills_results = [](const c10::FunctionSchema& schema) {
-    return KernelTable::all().fills_results(schema);
-  };
-  return replayer::plan(std::move(recording), fills_results, options);
-}
-
-struct Executor::Impl {
-  Program program;
-  Memory memory;
-  Bound bound;
-  std::vector<void*> lies_at;  ///< each of `bound.buffers`, now
-  std::vector<trace::BufferId> trailing_releases;
-  std::vector<at::Generator> generators;
-  std::vector<Call> calls;
-  std::vector<Stage> stages;
-  std::size_t once = 0;  ///< the first stages, which the first run alone does
-  bool ran_before = false;
-  bool keeps_everything = false;
-  const Call* running = nullptr;
-  std::size_t first_decided = 0;  ///< the first call after Bound::last_deciding_op
-  bool is_decided = false;
-  Undo undo;
-  torch::jit::Stack stack;
-  std::optional<HostNumbers> numbers;
-  std::optional<Seeks> seeks;
-  CallResults results;
-  RunLog log;                            ///< of the run under way
-  live::Exchanges* exchanges = nullptr;  ///< the same
-
-  Impl(Program lowered, const GeneratorOf& generator)
-      : program(std::move(lowered)), memory(program), results(program, memory) {
+class CpuExecutor final : public Executor {
+ public:
+  CpuExecutor(Program lowered, const GeneratorOf& generator)
+      : program_(std::move(lowered)), memory_(program_), results_(program_, memory_) {
     const Writes writes = writes_of(recording());
-    bound = bound_of(program, writes);
-    lies_at.resize(bound.buffers.size());
-    Calls made = calls_of(program, memory, generator, writes.places);
-    calls = std::move(made.calls);
-    generators = std::move(made.generators);
-    trailing_releases = std::move(made.trailing_releases);
+    bound_ = bound_of(program_, writes);
+    lies_at_.resize(bound_.buffers.size());
+    Calls made = calls_of(program_, memory_, generator, writes.places);
+    calls_ = std::move(made.calls);
+    generators_ = std::move(made.generators);
+    trailing_releases_ = std::move(made.trailing_releases);
     const auto decided = std::ranges::find_if(
-        calls, [this](const Call& call) { return call.at > bound.last_deciding_op; });
-    first_decided = static_cast<std::size_t>(decided - calls.begin());
-    numbers.emplace(program, bound.refilled, memory, calls);
+        calls_, [this](const Call& call) { return call.at > bound_.last_deciding_op; });
+    first_decided_ = static_cast<std::size_t>(decided - calls_.begin());
+    numbers_.emplace(program_, bound_.refilled, memory_, calls_);
     const auto call_of = [this](trace::Index op) {
-      const auto found = std::ranges::find(calls, op, &Call::op);
-      return static_cast<std::size_t>(found - calls.begin());
+      const auto found = std::ranges::find(calls_, op, &Call::op);
+      return static_cast<std::size_t>(found - calls_.begin());
     };
-    seeks.emplace(recording(), calls.size(), call_of, generator);
-    if (program.uses_kernels) prepare_kernels(program, memory, bound.refilled, calls);
-    const bool fuses = program.fuses && seeks->empty();
-    stages = stages_of(program, memory, calls, first_decided, fuses ? Fusion::kYes : Fusion::kNo);
-    once = count_once();
+    seeks_.emplace(recording(), calls_.size(), call_of, generator);
+    if (program_.uses_kernels) prepare_kernels(program_, memory_, bound_.refilled, calls_);
+    const bool fuses = program_.fuses && seeks_->empty();
+    stages_ =
+        stages_of(program_, memory_, calls_, first_decided_, fuses ? Fusion::kYes : Fusion::kNo);
+    once_ = count_once();
   }
 
-  const trace::Recording& recording() const { return *program.recording; }
+  const Bound& bound_memory() const override { return bound_; }
+  const std::vector<at::Generator>& generators() const override { return generators_; }
+  const Program& program() const override { return program_; }
+
+  Outcome run(const Run& asked) override {
+    Outcome left;
+    run(asked, [&] { left = outcome(); });
+    return left;
+  }
+
+  void run_into(const Run& asked, std::span<const at::Tensor> results,
+                std::vector<double>& numbers) override {
+    run(asked, [&] {
+      copy_results(results);
+      numbers.clear();
+      add_numbers(numbers);
+    });
+  }
+
+  void adapt_to(std::span<void* const> memory) override {
+    for (std::size_t i = 0; i < memory.size(); ++i) point_at(i, memory[i]);
+    for (const Call& call : calls_) {
+      if (call.kernel) call.kernel->adapt();
+    }
+  }
+
+  bool set_apart(std::span<const trace::Index> ops) override {
+    return std::ranges::all_of(ops, [this](trace::Index op) { return is_alone(op); });
+  }
+
+  PlanStats stats() const override {
+    PlanStats stats;
+    stats.ops = recording().ops.size();
+    std::map<std::string, std::uint64_t> unprepared;
+    for (const Call& call : calls_) {
+      if (call.is_once) continue;
+      ++stats.calls;
+      if (call.adopts) ++stats.adopted;
+      if (call.kernel) {
+        ++stats.prepared;
+      } else {
+        ++unprepared[reason_of(call)];
+      }
+    }
+    for (const auto& [reason, calls] : unprepared) stats.unprepared.push_back({reason, calls});
+    std::ranges::stable_sort(stats.unprepared, std::ranges::greater(), &CountedReason::calls);
+    stats.stages = stages_.size() - once_;
+    stats.lacks_blas = program_.uses_kernels && blas().sgemm == nullptr;
+    stats.arena_bytes = program_.arena_bytes;
+    stats.temporary_bytes = program_.temporary_bytes;
+    stats.max_live_bytes = program_.max_live_bytes;
+    return stats;
+  }
+
+ private:
+  const trace::Recording& recording() const { return *program_.recording; }
 
   /// How many stages the first run alone does: those at the front, and none after them.
   std::size_t count_once() const {
-    const auto is_once = [this](const Stage& stage) { return calls[stage.first].is_once; };
-    const auto rest = std::ranges::find_if_not(stages, is_once);
-    if (std::any_of(rest, stages.end(), is_once)) {
+    const auto is_once = [this](const Stage& stage) { return calls_[stage.first].is_once; };
+    const auto rest = std::ranges::find_if_not(stages_, is_once);
+    if (std::any_of(rest, stages_.end(), is_once)) {
       throw Error(ErrorCode::kInternal, "what is done once stands after what each run does");
     }
-    return static_cast<std::size_t>(rest - stages.begin());
+    return static_cast<std::size_t>(rest - stages_.begin());
   }
 
   void bind(std::span<void* const> addresses) {
-    for (std::size_t i = 0; i < bound.buffers.size(); ++i) {
+    for (std::size_t i = 0; i < bound_.buffers.size(); ++i) {
       // most lie where they did in the run before
-      if (lies_at[i] != addresses[i]) point_at(i, addresses[i]);
+      if (lies_at_[i] != addresses[i]) point_at(i, addresses[i]);
     }
-    for (const trace::BufferId id : bound.refilled) memory.refill(id);
+    for (const trace::BufferId id : bound_.refilled) memory_.refill(id);
   }
 
   void point_at(std::size_t position, void* address) {
-    memory.point_at(bound.buffers[position], address);
-    lies_at[position] = address;
+    memory_.point_at(bound_.buffers[position], address);
+    lies_at_[position] = address;
   }
 
   void take_undo() {
     std::vector<Region> regions;
-    for (const std::size_t position : bound.undone) {
-      const trace::BufferId id = bound.buffers[position];
-      regions.push_back({lies_at[position], recording().buffers[id].bytes});
+    for (const std::size_t position : bound_.undone) {
+      const trace::BufferId id = bound_.buffers[position];
+      regions.push_back({lies_at_[position], recording().buffers[id].bytes});
     }
-    undo.take(regions, bound.restores_generators ? std::span<const at::Generator>(generators)
-                                                 : std::span<const at::Generator>());
+    undo_.take(regions, bound_.restores_generators ? std::span<const at::Generator>(generators_)
+                                                   : std::span<const at::Generator>());
   }
 
   void run_calls(const std::function<void()>& decided) {
     const BelowAutograd below;
-    keep_everything(log.wants_digests());
-    for (std::size_t i = ran_before ? once : 0; i < stages.size(); ++i) {
-      if (stages[i].first == first_decided) land_exchanges();
-      if (stages[i].first == first_decided && decided) {
-        is_decided = true;
+    keep_everything(log_.wants_digests());
+    for (std::size_t i = ran_before_ ? once_ : 0; i < stages_.size(); ++i) {
+      if (stages_[i].first == first_decided_) land_exchanges();
+      if (stages_[i].first == first_decided_ && decided) {
+        is_decided_ = true;
         decided();
       }
-      running = &calls[stages[i].first];
-      if (log.wants_times()) {
-        run_timed(stages[i]);
+      running_ = &calls_[stages_[i].first];
+      if (log_.wants_times()) {
+        run_timed(stages_[i]);
       } else {
-        run_stage(stages[i]);
+        run_stage(stages_[i]);
       }
     }
     land_exchanges();
-    stack.clear();
-    seeks->end();
-    ran_before = true;
+    stack_.clear();
+    seeks_->end();
+    ran_before_ = true;
   }
 
   /// Digests are of what each op leaves, for which a run has no need.
   void keep_everything(bool keeps) {
-    if (keeps == keeps_everything) return;
-    keeps_everything = keeps;
-    for (const Stage& stage : stages) {
+    if (keeps == keeps_everything_) return;
+    keeps_everything_ = keeps;
+    for (const Stage& stage : stages_) {
       if (stage.group) stage.group->keep_everything(keeps);
     }
   }
 
   std::span<Call> calls_in(const Stage& stage) {
-    return std::span(calls).subspan(stage.first, stage.count);
+    return std::span(calls_).subspan(stage.first, stage.count);
   }
 
   /// Whether each run does the op, and in no pass with others.
   bool is_alone(trace::Index op) const {
-    return std::ranges::any_of(stages, [&](const Stage& stage) {
-      const Call& call = calls[stage.first];
+    return std::ranges::any_of(stages_, [&](const Stage& stage) {
+      const Call& call = calls_[stage.first];
       return stage.count == 1 && call.op == op && !call.is_once;
     });
   }
 
   void make_memory(const Stage& stage) {
     for (const Call& call : calls_in(stage)) {
-      for (const trace::BufferId id : call.makes) memory.make(id);
+      for (const trace::BufferId id : call.makes) memory_.make(id);
     }
   }
 
   void run_stage(const Stage& stage) {
     make_memory(stage);
-    if (exchanges != nullptr && exchanges->is_any_in_flight()) await_exchanges(stage);
-    if (!seeks->empty()) seeks->before(stage.first);
+    if (exchanges_ != nullptr && exchanges_->is_any_in_flight()) await_exchanges(stage);
+    if (!seeks_->empty()) seeks_->before(stage.first);
     if (stage.group) {
       stage.group->run();
     } else {
-      run_call(calls[stage.first]);
+      run_call(calls_[stage.first]);
     }
-    if (!seeks->empty()) seeks->after(stage.first);
-    if (log.wants_digests()) log.add_digests(calls_in(stage), memory, stack);
+    if (!seeks_->empty()) seeks_->after(stage.first);
+    if (log_.wants_digests()) log_.add_digests(calls_in(stage), memory_, stack_);
     end_stage(stage);
   }
 
@@ -250,73 +276,74 @@ struct Executor::Impl {
     const auto start = std::chrono::steady_clock::now();
     run_stage(stage);
     const auto ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-    log.add_time(calls_in(stage), static_cast<std::uint64_t>(ns));
+    log_.add_time(calls_in(stage), static_cast<std::uint64_t>(ns));
   }
 
   void run_call(Call& call) {
     if (call.kernel) return call.kernel->run();
-    if (!ran_before && program.instructions[call.op].treatment == Treatment::kOut && !call.copies) {
-      if (try_out_variant(call, placed_of(call), stack)) return;
+    if (!ran_before_ && program_.instructions[call.op].treatment == Treatment::kOut &&
+        !call.copies) {
+      if (try_out_variant(call, placed_of(call), stack_)) return;
       give_up_out_variant(call,
                           *live::find_operator(recording().operator_of(recording().ops[call.op])));
     }
     if (call.group) return exchange(call);
-    if (const auto element = numbers->element(call)) return stack.assign(1, *element);
-    put_arguments(call, stack);
-    call.callee.callBoxed(stack);
-    if (call.copies) copy_made(stack, placed_of(call));
+    if (const auto element = numbers_->element(call)) return stack_.assign(1, *element);
+    put_arguments(call, stack_);
+    call.callee.callBoxed(stack_);
+    if (call.copies) copy_made(stack_, placed_of(call));
   }
 
   void exchange(const Call& call) {
-    if (exchanges == nullptr)
+    if (exchanges_ == nullptr)
       throw Error(ErrorCode::kUnsupported, "this run exchanges nothing with other processes");
-    put_arguments(call, stack);
-    stack[call.group->argument] = live::group_of(call.group->name);
-    exchanges->run(call.callee, stack, [&] { call.callee.callBoxed(stack); });
+    put_arguments(call, stack_);
+    stack_[call.group->argument] = live::group_of(call.group->name);
+    exchanges_->run(call.callee, stack_, [&] { call.callee.callBoxed(stack_); });
   }
 
   /// What the stage looks at or writes has arrived when this returns.
   void await_exchanges(const Stage& stage) {
     for (const Call& call : calls_in(stage)) {
-      exchanges->wait_for(call.arguments);
-      exchanges->wait_for(placed_of(call));
+      exchanges_->wait_for(call.arguments);
+      exchanges_->wait_for(placed_of(call));
     }
-    exchanges->rethrow();
+    exchanges_->rethrow();
   }
 
   void land_exchanges() {
-    if (exchanges == nullptr) return;
-    exchanges->wait_for_all();
-    exchanges->rethrow();
+    if (exchanges_ == nullptr) return;
+    exchanges_->wait_for_all();
+    exchanges_->rethrow();
   }
 
   std::vector<at::Tensor> placed_of(const Call& call) const {
     std::vector<at::Tensor> placed;
-    for (const trace::TensorId id : call.placed) placed.push_back(memory.tensor(id));
+    for (const trace::TensorId id : call.placed) placed.push_back(memory_.tensor(id));
     return placed;
   }
 
   void end_stage(const Stage& stage) {
     for (const Call& call : calls_in(stage)) {
-      if (call.adopts) results.adopt(call, stack);
-      if (call.read != trace::kNone) numbers->take_read(call, stack.back());
-      if (!ran_before) results.check_placed(call);
+      if (call.adopts) results_.adopt(call, stack_);
+      if (call.read != trace::kNone) numbers_->take_read(call, stack_.back());
+      if (!ran_before_) results_.check_placed(call);
       // nobody takes memory away from what is in flight
       if (call.group && !call.release.empty()) await_exchanges(stage);
-      for (const trace::BufferId id : call.release) memory.release(id);
+      for (const trace::BufferId id : call.release) memory_.release(id);
     }
   }
 
   at::Tensor outcome_of(trace::TensorId id, bool is_gradient) {
     if (id == trace::kNoTensor) return {};
-    switch (program.buffers[recording().tensors[id].buffer].placement) {
+    switch (program_.buffers[recording().tensors[id].buffer].placement) {
       case Placement::kMade:
-        if (is_gradient) return memory.gradient(id);
+        if (is_gradient) return memory_.gradient(id);
         [[fallthrough]];
       case Placement::kAdopted:
-        return memory.fresh_tensor(id);
+        return memory_.fresh_tensor(id);
       case Placement::kConstant:
-        return memory.copied_tensor(id);
+        return memory_.copied_tensor(id);
       case Placement::kBound:
       case Placement::kArena:
       case Placement::kCaptured:
@@ -327,42 +354,42 @@ struct Executor::Impl {
   }
 
   void let_go() {
-    for (const trace::BufferId id : trailing_releases) memory.release(id);
+    for (const trace::BufferId id : trailing_releases_) memory_.release(id);
   }
 
   void let_go_of_all() {
-    stack.clear();
-    for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
-      const BufferPlan& plan = program.buffers[id];
-      if (is_new_each_time(plan.placement) && !plan.stays) memory.release(id);
+    stack_.clear();
+    for (trace::BufferId id = 0; id < program_.buffers.size(); ++id) {
+      const BufferPlan& plan = program_.buffers[id];
+      if (is_new_each_time(plan.placement) && !plan.stays) memory_.release(id);
     }
   }
 
   /// `finish` takes what the run gives; where it throws, all is put back as well.
   template <typename Finish>
   void run(const Run& asked, Finish finish) {
-    log.begin(asked.inspection, recording().ops.size());
-    const auto log_ends = c10::make_scope_exit([this] { log.end(); });
-    running = nullptr;
-    is_decided = false;
-    exchanges = asked.exchanges;
-    if (exchanges != nullptr) exchanges->begin_run();
+    log_.begin(asked.inspection, recording().ops.size());
+    const auto log_ends = c10::make_scope_exit([this] { log_.end(); });
+    running_ = nullptr;
+    is_decided_ = false;
+    exchanges_ = asked.exchanges;
+    if (exchanges_ != nullptr) exchanges_->begin_run();
     bind(asked.memory);
-    numbers->begin(asked.numbers);
+    numbers_->begin(asked.numbers);
     take_undo();
-    seeks->begin();
+    seeks_->begin();
     try {
       run_calls(asked.decided);
       finish();
       let_go();
     } catch (const std::exception& error) {
-      if (exchanges != nullptr) exchanges->wait_for_all();
+      if (exchanges_ != nullptr) exchanges_->wait_for_all();
       let_go_of_all();
-      undo.restore();
+      undo_.restore();
       const bool is_surprise =
-          is_decided && dynamic_cast<const AssumptionViolated*>(&error) != nullptr;
-      if (running == nullptr || (running->at < bound.first_lasting_write && !is_surprise)) throw;
-      throw StateCorrupted("op " + std::to_string(running->op) +
+          is_decided_ && dynamic_cast<const AssumptionViolated*>(&error) != nullptr;
+      if (running_ == nullptr || (running_->at < bound_.first_lasting_write && !is_surprise)) throw;
+      throw StateCorrupted("op " + std::to_string(running_->op) +
                            " threw after a write that cannot be undone; " +
                            "parameters and state may be half updated: " + error.what());
     }
@@ -380,76 +407,50 @@ struct Executor::Impl {
   }
 
   void add_numbers(std::vector<double>& to) const {
-    for (const trace::Number& number : recording().numbers) to.push_back(numbers->returned(number));
+    for (const trace::Number& number : recording().numbers)
+      to.push_back(numbers_->returned(number));
   }
 
   void copy_results(std::span<const at::Tensor> to) const {
     for (std::size_t i = 0; i < to.size(); ++i) {
-      copy_onto(memory.tensor(recording().results[i]), to[i]);
+      copy_onto(memory_.tensor(recording().results[i]), to[i]);
     }
   }
+
+  Program program_;
+  Memory memory_;
+  Bound bound_;
+  std::vector<void*> lies_at_;  ///< each of `bound_.buffers`, now
+  std::vector<trace::BufferId> trailing_releases_;
+  std::vector<at::Generator> generators_;
+  std::vector<Call> calls_;
+  std::vector<Stage> stages_;
+  std::size_t once_ = 0;  ///< the first stages, which the first run alone does
+  bool ran_before_ = false;
+  bool keeps_everything_ = false;
+  const Call* running_ = nullptr;
+  std::size_t first_decided_ = 0;  ///< the first call after Bound::last_deciding_op
+  bool is_decided_ = false;
+  Undo undo_;
+  torch::jit::Stack stack_;
+  std::optional<HostNumbers> numbers_;
+  std::optional<Seeks> seeks_;
+  CallResults results_;
+  RunLog log_;                            ///< of the run under way
+  live::Exchanges* exchanges_ = nullptr;  ///< the same
 };
 
-Executor::Executor(Program program, const GeneratorOf& generator)
-    : impl_(std::make_unique<Impl>(std::move(program), generator)) {}
-Executor::~Executor() = default;
+}  // namespace
 
-const std::vector<trace::BufferId>& Executor::bound() const { return impl_->bound.buffers; }
-const std::vector<std::size_t>& Executor::written() const { return impl_->bound.written; }
-
-bool Executor::draws_random() const { return impl_->bound.draws_random; }
-const std::vector<at::Generator>& Executor::generators() const { return impl_->generators; }
-Outcome Executor::run(const Run& run) {
-  Outcome outcome;
-  impl_->run(run, [&] { outcome = impl_->outcome(); });
-  return outcome;
+Program plan(std::shared_ptr<const trace::Recording> recording, const PassOptions& options) {
+  const auto fills_results = [](const c10::FunctionSchema& schema) {
+    return KernelTable::all().fills_results(schema);
+  };
+  return replayer::plan(std::move(recording), fills_results, options);
 }
 
-void Executor::run_into(const Run& run, std::span<const at::Tensor> results,
-                        std::vector<double>& numbers) {
-  impl_->run(run, [&] {
-    impl_->copy_results(results);
-    numbers.clear();
-    impl_->add_numbers(numbers);
-  });
-}
-const Program& Executor::program() const { return impl_->program; }
-void Executor::adapt_to(std::span<void* const> memory) {
-  for (std::size_t i = 0; i < memory.size(); ++i) {
-    impl_->point_at(i, memory[i]);
-  }
-  for (const Call& call : impl_->calls) {
-    if (call.kernel) call.kernel->adapt();
-  }
-}
-
-bool Executor::set_apart(std::span<const trace::Index> ops) {
-  return std::ranges::all_of(ops, [this](trace::Index op) { return impl_->is_alone(op); });
-}
-
-PlanStats Executor::stats() const {
-  const Impl& impl = *impl_;
-  PlanStats stats;
-  stats.ops = impl.recording().ops.size();
-  std::map<std::string, std::uint64_t> unprepared;
-  for (const Call& call : impl.calls) {
-    if (call.is_once) continue;
-    ++stats.calls;
-    if (call.adopts) ++stats.adopted;
-    if (call.kernel) {
-      ++stats.prepared;
-    } else {
-      ++unprepared[reason_of(call)];
-    }
-  }
-  for (const auto& [reason, calls] : unprepared) stats.unprepared.push_back({reason, calls});
-  std::ranges::stable_sort(stats.unprepared, std::ranges::greater(), &CountedReason::calls);
-  stats.stages = impl.stages.size() - impl.once;
-  stats.lacks_blas = impl.program.uses_kernels && blas().sgemm == nullptr;
-  stats.arena_bytes = impl.program.arena_bytes;
-  stats.temporary_bytes = impl.program.temporary_bytes;
-  stats.max_live_bytes = impl.program.max_live_bytes;
-  return stats;
+std::unique_ptr<Executor> make_executor(Program program, const GeneratorOf& generator) {
+  return std::make_unique<CpuExecutor>(std::move(program), generator);
 }
 
 }  // namespace steptape::replayer::cpu

@@ -11,7 +11,7 @@ class Cuda final : public Backend {
   std::unique_ptr<replayer::Executor> make(std::shared_ptr<const trace::Recording> recording,
                                            const GeneratorOf& generator,
                                            const ExecutorOptions& options) const override {
-    return std::make_unique<Executor>(std::move(recording), generator, options);
+    return cuda::make_executor(std::move(recording), generator, options);
   }
 
   bool is_capturing() const override {

@@ -160,54 +160,99 @@ double us_since(Clock::time_point start) {
 /// What a run gives in new memory.
 enum class HandOut { kNothing, kAll };
 
-}  // namespace
+/// A kernel that is written in Python may run the garbage collector while this thread captures a
+/// graph, and that may end an executor. To wait for its graphs would end the capture as well.
+class CaptureMode {
+ public:
+  CaptureMode() = default;
+  ~CaptureMode() {
+    if (is_relaxed_) cudaThreadExchangeStreamCaptureMode(&mode_);
+  }
+  CaptureMode(const CaptureMode&) = delete;
+  CaptureMode& operator=(const CaptureMode&) = delete;
 
-struct Executor::Impl {
-  c10::Device device;
-  std::shared_ptr<const trace::Recording> recording;
-  PlanInUse used;
-  StaticMemory statics;
-  std::shared_ptr<GraphPool> pool;
-  InputCopies copies;
-  Gradients gradients;
-  OutcomeMemory handed_out;  ///< by a run, while it ends
-  Undo undo;
-  torch::jit::Stack stack;
-  RunLog log;               ///< of the run under way
-  bool is_lasting = false;  ///< something was written that is not put back where the run ends
-  bool is_compared;         ///< ExecutorOptions
-  bool is_agreed = false;   ///< what these graphs leave, by a comparison
-  DeviceStats told;
+  /// From here to its end the capture of this thread minds nothing.
+  void relax() { is_relaxed_ = cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess; }
 
-  Impl(std::shared_ptr<const trace::Recording> recorded, const GeneratorOf& generator,
-       const ExecutorOptions& options)
-      : device(live::device_of(device_of(*recorded))),
-        recording(std::move(recorded)),
-        used(recording, generator),
-        statics(*recording, plan().bound.buffers, plan().bound.written),
-        pool(GraphPool::of(options, device)),
-        copies(*recording, plan().bound.buffers, device),
-        gradients(options.static_gradients ? Gradients::kStatic : Gradients::kNew),
-        handed_out(device, gradients),
-        is_compared(options.is_compared) {
-    told.device = device.str();
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+  bool is_relaxed_ = false;
+};
+
+class CudaExecutor final : public Executor {
+ public:
+  CudaExecutor(std::shared_ptr<const trace::Recording> recorded, const GeneratorOf& generator,
+               const ExecutorOptions& options)
+      : device_(live::device_of(device_of(*recorded))),
+        recording_(std::move(recorded)),
+        used_(recording_, generator),
+        statics_(*recording_, plan().bound.buffers, plan().bound.written),
+        pool_(GraphPool::of(options, device_)),
+        copies_(*recording_, plan().bound.buffers, device_),
+        gradients_(options.static_gradients ? Gradients::kStatic : Gradients::kNew),
+        handed_out_(device_, gradients_),
+        is_compared_(options.is_compared) {
+    told_.device = device_.str();
   }
 
-  DevicePlan& plan() { return used.plan(); }
-  const DevicePlan& plan() const { return used.plan(); }
-
-  ~Impl() {
+  ~CudaExecutor() override {
+    capture_mode_.relax();
     try {
       // what graphs still read and write must not be given to others
-      pool->wait();
+      pool_->wait();
     } catch (const std::exception&) {
       // the device is lost, and its memory with it
     }
   }
 
+  const Bound& bound_memory() const override { return plan().bound; }
+  const std::vector<at::Generator>& generators() const override { return plan().calls.generators; }
+  const Program& program() const override { return plan().program; }
+  PlanStats stats() const override {
+    return stats_of(plan(), used_.captured(), statics_, gradients_, told_);
+  }
+
+  void note_agreement() override { is_agreed_ = true; }
+
+  Outcome run(const Run& asked) override {
+    Outcome left;
+    run(asked, HandOut::kAll, [&] { left = outcome(); });
+    return left;
+  }
+
+  void run_into(const Run& asked, std::span<const at::Tensor> results,
+                std::vector<double>& numbers) override {
+    run(asked, HandOut::kNothing, [&] {
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        copy_onto(plan().memory.tensor(recording_->results[i]), results[i]);
+      }
+      numbers.clear();
+      add_numbers(numbers);
+    });
+  }
+
+  void start_over() override {
+    pool_->wait();
+    used_.captured() = {};
+  }
+
+  bool ungroup() override {
+    pool_->wait();
+    return used_.ungroup();
+  }
+
+  bool set_apart(std::span<const trace::Index> ops) override {
+    pool_->wait();
+    return std::ranges::all_of(ops, [this](trace::Index op) { return used_.set_apart(op); });
+  }
+
+ private:
+  DevicePlan& plan() { return used_.plan(); }
+  const DevicePlan& plan() const { return used_.plan(); }
+
   void bind(std::span<void* const> addresses) {
     for (std::size_t i = 0; i < addresses.size(); ++i) {
-      plan().memory.point_at(plan().bound.buffers[i], copies.address(i, addresses[i]));
+      plan().memory.point_at(plan().bound.buffers[i], copies_.address(i, addresses[i]));
     }
     for (const trace::BufferId id : plan().bound.refilled) plan().memory.refill(id);
   }
@@ -216,7 +261,7 @@ struct Executor::Impl {
     std::vector<Region> regions;
     for (const std::size_t position : positions) {
       const trace::BufferId id = plan().bound.buffers[position];
-      const trace::Buffer& buffer = recording->buffers[id];
+      const trace::Buffer& buffer = recording_->buffers[id];
       regions.push_back({plan().memory.address(id), buffer.bytes, live::device_of(buffer.device)});
     }
     return regions;
@@ -226,14 +271,14 @@ struct Executor::Impl {
     if (call.kernel) {
       call.kernel->run();
     } else if (const auto element = plan().numbers->element(call)) {
-      stack.assign(1, *element);
+      stack_.assign(1, *element);
     } else {
-      put_arguments(call, stack);
-      call.callee.callBoxed(stack);
+      put_arguments(call, stack_);
+      call.callee.callBoxed(stack_);
     }
-    if (log.wants_digests()) log.add_digests(std::span(&call, 1), plan().memory, stack);
-    if (call.adopts) plan().results.adopt(call, stack);
-    if (call.read != trace::kNone) plan().numbers->take_read(call, stack.back());
+    if (log_.wants_digests()) log_.add_digests(std::span(&call, 1), plan().memory, stack_);
+    if (call.adopts) plan().results.adopt(call, stack_);
+    if (call.read != trace::kNone) plan().numbers->take_read(call, stack_.back());
   }
 
   void release(std::size_t segment) {
@@ -253,36 +298,36 @@ struct Executor::Impl {
       plan().seeks->after(p);
     }
     plan().seeks->end();
-    stack.clear();
+    stack_.clear();
   }
 
   void let_go_of_all() {
-    stack.clear();
+    stack_.clear();
     for (trace::BufferId id = 0; id < plan().program.buffers.size(); ++id) {
       if (plan().program.buffers[id].placement == Placement::kAdopted) plan().memory.release(id);
     }
-    handed_out.let_go();
+    handed_out_.let_go();
   }
 
   /// Graphs for the memory that the plan is bound to. Everything is as it was before when it
   /// returns or throws.
   void make_graphs(const RunNumbers& given) {
     const auto start = Clock::now();
-    const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream(device.index());
-    pool->wait();
+    const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream(device_.index());
+    pool_->wait();
     // the warm-up writes where graphs do
-    pool->given().move_out();
-    used.captured() = {};
+    pool_->given().move_out();
+    used_.captured() = {};
     at::cuda::CUDAEvent before;
-    const c10::cuda::CUDAStream side = pool->side();
+    const c10::cuda::CUDAStream side = pool_->side();
     before.record(caller);
     before.block(side);
     {
       const c10::cuda::CUDAStreamGuard on_side(side);
       try {
         warm_up(given);
-        pool->keep_workspaces();
-        used.captured() = capture(plan(), pool->id());
+        pool_->keep_workspaces();
+        used_.captured() = capture(plan(), pool_->id());
       } catch (...) {
         let_go_of_all();
         // what was put back on this stream comes before all that the caller does now
@@ -296,12 +341,12 @@ struct Executor::Impl {
     at::cuda::CUDAEvent after;
     after.record(side);
     after.block(caller);
-    is_agreed = false;
-    told.capture_us = us_since(start);
-    ++told.captures;
-    told.pool_bytes = 0;
-    for (const auto& segment : c10::cuda::CUDACachingAllocator::snapshot(pool->id()).segments) {
-      if (segment.owner_private_pool_id == pool->id()) told.pool_bytes += segment.total_size;
+    is_agreed_ = false;
+    told_.capture_us = us_since(start);
+    ++told_.captures;
+    told_.pool_bytes = 0;
+    for (const auto& segment : c10::cuda::CUDACachingAllocator::snapshot(pool_->id()).segments) {
+      if (segment.owner_private_pool_id == pool_->id()) told_.pool_bytes += segment.total_size;
     }
   }
 
@@ -321,7 +366,7 @@ struct Executor::Impl {
     }
     all.restore();
     // what eager steps and the warm-up had of temporaries is in the graphs' pool from here on
-    if (told.captures == 0) c10::cuda::CUDACachingAllocator::emptyCache();
+    if (told_.captures == 0) c10::cuda::CUDACachingAllocator::emptyCache();
     // what reads gave has been taken: the numbers of this call again
     for (const trace::BufferId id : plan().bound.refilled) plan().memory.refill(id);
     plan().numbers->begin(given);
@@ -332,21 +377,21 @@ struct Executor::Impl {
     const std::span<void* const> addresses = asked.memory;
     for (;;) {
       try {
-        copies.make(statics, addresses);
+        copies_.make(statics_, addresses);
         bind(addresses);
-        copies.copy_in(decision.copy_in, addresses);
+        copies_.copy_in(decision.copy_in, addresses);
         plan().numbers->begin(asked.numbers);
         make_graphs(asked.numbers);
         break;
       } catch (const CannotBeCaptured& found) {
-        used.give_up_on(found.op);
+        used_.give_up_on(found.op);
       }
     }
-    statics.captured(addresses);
-    if (told.captures > 1) told.captured_for = decision.why;
-    told.graphs = static_cast<std::uint64_t>(
+    statics_.captured(addresses);
+    if (told_.captures > 1) told_.captured_for = decision.why;
+    told_.graphs = static_cast<std::uint64_t>(
         std::ranges::count(plan().segments, SegmentKind::kGraph, &Segment::kind));
-    told.nodes = used.captured().nodes;
+    told_.nodes = used_.captured().nodes;
     write_graphs();
   }
 
@@ -356,7 +401,7 @@ struct Executor::Impl {
     static std::atomic<std::uint64_t> written{0};
     const char* folder = std::getenv("STEPTAPE_CUDA_GRAPHS");
     if (folder == nullptr) return;
-    for (const Captured::Segment& captured_segment : used.captured().segments) {
+    for (const Captured::Segment& captured_segment : used_.captured().segments) {
       if (!captured_segment.graph) continue;
       try {
         captured_segment.graph->write_dot(std::string(folder) + "/graph-" +
@@ -372,7 +417,7 @@ struct Executor::Impl {
     const bool any = std::ranges::any_of(written, [](const Region& region) {
       return region.device.is_cpu() && region.bytes != 0 && is_pinned(region.address);
     });
-    if (any) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
+    if (any) c10::cuda::getCurrentCUDAStream(device_.index()).synchronize();
   }
 
   void refuse_foreign_capture(const c10::cuda::CUDAStream& stream) const {
@@ -385,14 +430,14 @@ struct Executor::Impl {
   }
 
   void refuse_uncompared(const std::string& why) const {
-    if (is_compared && !log.is_compared())
+    if (is_compared_ && !log_.is_compared())
       throw Uncompared("no run of these graphs was compared: " + why);
   }
 
   void launch(std::size_t segment) {
-    if (segment != 0 && segment < plan().first_decided) used.check_numbers(segment);
-    Captured::Segment& captured_segment = used.captured().segments[segment];
-    is_lasting = true;
+    if (segment != 0 && segment < plan().first_decided) used_.check_numbers(segment);
+    Captured::Segment& captured_segment = used_.captured().segments[segment];
+    is_lasting_ = true;
     captured_segment.updates.put(*captured_segment.graph);
     captured_segment.graph->launch();
   }
@@ -404,7 +449,7 @@ struct Executor::Impl {
     } else {
       for (const trace::Index op : segment.ops) {
         const Call& call = plan().call_of(op);
-        if (!used.transfers().run(call)) make_call(call);
+        if (!used_.transfers().run(call)) make_call(call);
       }
     }
     release(p);
@@ -416,27 +461,27 @@ struct Executor::Impl {
     for (std::size_t p = 0; p < plan().segments.size(); ++p) {
       const bool is_graph = plan().segments[p].kind == SegmentKind::kGraph;
       if (p == plan().first_decided) decide(decided, hands_out);
-      if (is_graph || makes_given(plan().segments[p])) pool->given().move_out();
+      if (is_graph || makes_given(plan().segments[p])) pool_->given().move_out();
       const auto start = Clock::now();
       plan().seeks->before(p);
       run_part(p);
       plan().seeks->after(p);
       // what is written until then is put back where the run ends
-      if (p < plan().first_decided) is_lasting = false;
-      if (log.wants_times()) add_time(plan().segments[p], start);
+      if (p < plan().first_decided) is_lasting_ = false;
+      if (log_.wants_times()) add_time(plan().segments[p], start);
     }
     if (plan().first_decided == plan().segments.size()) decide(decided, hands_out);
     plan().seeks->end();
-    stack.clear();
+    stack_.clear();
   }
 
   /// Whether it lands something where a gradient lies that the user has.
   bool makes_given(const Segment& segment) const {
-    if (pool->given().is_empty()) return false;
+    if (pool_->given().is_empty()) return false;
     bool makes = false;
     for (const trace::Index op : segment.ops) {
-      for_each_tensor_of(recording->ops[op], [&](trace::TensorId id) {
-        makes |= pool->given().holds(this, recording->tensors[id].buffer);
+      for_each_tensor_of(recording_->ops[op], [&](trace::TensorId id) {
+        makes |= pool_->given().holds(this, recording_->tensors[id].buffer);
       });
     }
     return makes;
@@ -446,150 +491,114 @@ struct Executor::Impl {
   void decide(const std::function<void()>& decided, HandOut hands_out) {
     for (std::size_t p = std::max<std::size_t>(plan().first_decided, 1); p < plan().segments.size();
          ++p) {
-      used.check_numbers(p);
+      used_.check_numbers(p);
     }
     if (decided) decided();
-    if (hands_out == HandOut::kAll) handed_out.take(plan());
+    if (hands_out == HandOut::kAll) handed_out_.take(plan());
   }
 
   void add_time(const Segment& segment, Clock::time_point start) {
-    c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
+    c10::cuda::getCurrentCUDAStream(device_.index()).synchronize();
     StageTime time{{}, segment.why, static_cast<std::uint64_t>(us_since(start) * 1e3)};
     time.ops.assign(segment.ops.begin(), segment.ops.end());
-    log.add_time(std::move(time));
+    log_.add_time(std::move(time));
   }
 
   template <typename Finish>
   void run(const Run& asked, HandOut hands_out, Finish finish) {
-    log.begin(asked.inspection, recording->ops.size());
-    const auto log_ends = c10::make_scope_exit([this] { log.end(); });
+    log_.begin(asked.inspection, recording_->ops.size());
+    const auto log_ends = c10::make_scope_exit([this] { log_.end(); });
     const std::span<void* const> addresses = asked.memory;
-    const c10::cuda::CUDAGuard on_device(device.index());
-    const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device.index());
+    const c10::cuda::CUDAGuard on_device(device_.index());
+    const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device_.index());
     refuse_foreign_capture(stream);
-    pool->enter(stream);
-    used.begin();
-    Decision decision = statics.decide(addresses);
-    if (decision.capture || !used.captured().is_whole) {
+    pool_->enter(stream);
+    used_.begin();
+    Decision decision = statics_.decide(addresses);
+    if (decision.capture || !used_.captured().is_whole) {
       refuse_uncompared(decision.why);
       make_graphs_that_hold(asked, decision);
     } else {
-      if (!is_agreed) refuse_uncompared("the comparison did not come to its end");
-      copies.check_alignment(addresses);
+      if (!is_agreed_) refuse_uncompared("the comparison did not come to its end");
+      copies_.check_alignment(addresses);
     }
     bind(addresses);
     plan().numbers->begin(asked.numbers);
-    if (is_compared && !log.is_compared()) {
-      if (used.would_object_to_numbers()) refuse_uncompared("other numbers");
-    } else if (std::string why = used.object_to_numbers(); !why.empty()) {
+    if (is_compared_ && !log_.is_compared()) {
+      if (used_.would_object_to_numbers()) refuse_uncompared("other numbers");
+    } else if (std::string why = used_.object_to_numbers(); !why.empty()) {
       decision.why = std::move(why);
       make_graphs_that_hold(asked, decision);
     }
-    copies.copy_in(decision.copy_in, addresses);
+    copies_.copy_in(decision.copy_in, addresses);
     const std::vector<Region> undone = regions(plan().bound.undone);
     wait_for_pinned(undone);
-    undo.take(undone, plan().bound.restores_generators
-                          ? std::span<const at::Generator>(plan().calls.generators)
-                          : std::span<const at::Generator>());
+    undo_.take(undone, plan().bound.restores_generators
+                           ? std::span<const at::Generator>(plan().calls.generators)
+                           : std::span<const at::Generator>());
     const auto start = Clock::now();
-    is_lasting = false;
+    is_lasting_ = false;
     try {
       run_parts(asked.decided, hands_out);
-      copies.copy_back(decision.copy_back, addresses);
+      copies_.copy_back(decision.copy_back, addresses);
       finish();
     } catch (const std::exception& error) {
       let_go_of_all();
-      pool->leave(stream);
-      if (is_lasting) {
+      pool_->leave(stream);
+      if (is_lasting_) {
         throw StateCorrupted(
             std::string("the device failed after a launch that cannot be undone; parameters "
                         "and state may be half updated: ") +
             error.what());
       }
       wait_for_pinned(undone);
-      undo.restore();
-      undo.forget();
+      undo_.restore();
+      undo_.forget();
       throw;
     }
     let_go_of_all();
-    undo.forget();
-    told.launch_us = us_since(start);
-    pool->leave(stream);
+    undo_.forget();
+    told_.launch_us = us_since(start);
+    pool_->leave(stream);
   }
 
   Outcome outcome() {
-    Outcome outcome = handed_out.outcome(plan(), pool->given(), this);
+    Outcome outcome = handed_out_.outcome(plan(), pool_->given(), this);
     add_numbers(outcome.numbers);
     return outcome;
   }
 
   void add_numbers(std::vector<double>& to) const {
-    for (const trace::Number& number : recording->numbers) {
+    for (const trace::Number& number : recording_->numbers) {
       to.push_back(plan().numbers->returned(number));
     }
   }
+
+  CaptureMode capture_mode_;  ///< the first: its end is the last
+  c10::Device device_;
+  std::shared_ptr<const trace::Recording> recording_;
+  PlanInUse used_;
+  StaticMemory statics_;
+  std::shared_ptr<GraphPool> pool_;
+  InputCopies copies_;
+  Gradients gradients_;
+  OutcomeMemory handed_out_;  ///< by a run, while it ends
+  Undo undo_;
+  torch::jit::Stack stack_;
+  RunLog log_;               ///< of the run under way
+  bool is_lasting_ = false;  ///< something was written that is not put back where the run ends
+  bool is_compared_;         ///< ExecutorOptions
+  bool is_agreed_ = false;   ///< what these graphs leave, by a comparison
+  DeviceStats told_;
 };
 
-Executor::Executor(std::shared_ptr<const trace::Recording> recording, const GeneratorOf& generator,
-                   const ExecutorOptions& options) {
+}  // namespace
+
+std::unique_ptr<Executor> make_executor(std::shared_ptr<const trace::Recording> recording,
+                                        const GeneratorOf& generator,
+                                        const ExecutorOptions& options) {
   const c10::cuda::CUDAGuard on_device(live::device_of(device_of(*recording)).index());
-  impl_ = std::make_unique<Impl>(std::move(recording), generator, options);
-}
-
-Executor::~Executor() {
-  // A kernel that is written in Python may run the garbage collector while this thread captures a
-  // graph, and that may end an executor. To wait for its graphs would end the capture as well.
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  const bool is_relaxed = cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
-  impl_.reset();
-  if (is_relaxed) cudaThreadExchangeStreamCaptureMode(&mode);
-}
-
-const std::vector<trace::BufferId>& Executor::bound() const { return impl_->plan().bound.buffers; }
-const std::vector<std::size_t>& Executor::written() const { return impl_->plan().bound.written; }
-bool Executor::draws_random() const { return impl_->plan().bound.draws_random; }
-const std::vector<at::Generator>& Executor::generators() const {
-  return impl_->plan().calls.generators;
-}
-
-void Executor::note_agreement() { impl_->is_agreed = true; }
-
-Outcome Executor::run(const Run& run) {
-  Outcome outcome;
-  impl_->run(run, HandOut::kAll, [&] { outcome = impl_->outcome(); });
-  return outcome;
-}
-
-void Executor::run_into(const Run& run, std::span<const at::Tensor> results,
-                        std::vector<double>& numbers) {
-  impl_->run(run, HandOut::kNothing, [&] {
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      copy_onto(impl_->plan().memory.tensor(impl_->recording->results[i]), results[i]);
-    }
-    numbers.clear();
-    impl_->add_numbers(numbers);
-  });
-}
-
-void Executor::start_over() {
-  impl_->pool->wait();
-  impl_->used.captured() = {};
-}
-
-bool Executor::ungroup() {
-  impl_->pool->wait();
-  return impl_->used.ungroup();
-}
-
-bool Executor::set_apart(std::span<const trace::Index> ops) {
-  impl_->pool->wait();
-  return std::ranges::all_of(ops, [this](trace::Index op) { return impl_->used.set_apart(op); });
-}
-
-const Program& Executor::program() const { return impl_->plan().program; }
-PlanStats Executor::stats() const {
-  return stats_of(impl_->plan(), impl_->used.captured(), impl_->statics, impl_->gradients,
-                  impl_->told);
+  return std::make_unique<CudaExecutor>(std::move(recording), generator, options);
 }
 
 }  // namespace steptape::replayer::cuda

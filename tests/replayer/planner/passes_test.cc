@@ -46,12 +46,13 @@ TEST_P(PassesTest, ProgramsWithAnyPassLeftOutGiveTheEagerBits) {
                             .share_memory = (choice & 4) != 0,
                             .kernels = (choice & 8) != 0,
                             .fusion = (choice & 16) != 0};
-  replayer::cpu::Executor executor(replayer::cpu::plan(recording, options), default_generator());
+  const auto executor =
+      replayer::cpu::make_executor(replayer::cpu::plan(recording, options), default_generator());
   for (int i = 0; i < 3; ++i) {
     std::vector<at::Tensor> inputs;
     for (const at::Tensor& input : named.inputs) inputs.push_back(at::rand_like(input));
     at::manual_seed(i);
-    const std::vector<at::Tensor> found = run(executor, inputs);
+    const std::vector<at::Tensor> found = run(*executor, inputs);
     const at::Tensor random_found = at::rand({2});
     at::manual_seed(i);
     const std::vector<at::Tensor> expected = named.body(inputs);
@@ -74,8 +75,8 @@ INSTANTIATE_TEST_SUITE_P(Bodies, PassesTest,
 
 /// Runs of the plan beside the body, whose bits they must leave; the plan's calls.
 std::uint64_t calls_of(const StepBody& body, const std::vector<at::Tensor>& inputs) {
-  replayer::cpu::Executor executor(replayer::cpu::plan(recorded(body, inputs)),
-                                   default_generator());
+  const auto executor = replayer::cpu::make_executor(replayer::cpu::plan(recorded(body, inputs)),
+                                                     default_generator());
   for (int round = 0; round < 3; ++round) {
     std::vector<at::Tensor> now, eager;
     for (const at::Tensor& input : inputs) {
@@ -83,7 +84,7 @@ std::uint64_t calls_of(const StepBody& body, const std::vector<at::Tensor>& inpu
       eager.push_back(now.back().clone());
     }
     at::manual_seed(round);
-    const std::vector<at::Tensor> found = run(executor, now);
+    const std::vector<at::Tensor> found = run(*executor, now);
     const at::Tensor random = at::rand({1});
     at::manual_seed(round);
     const std::vector<at::Tensor> expected = body(eager);
@@ -92,7 +93,7 @@ std::uint64_t calls_of(const StepBody& body, const std::vector<at::Tensor>& inpu
       EXPECT_TRUE(same_bits(found[i], expected[i])) << i;
     for (std::size_t i = 0; i < now.size(); ++i) EXPECT_TRUE(same_bits(now[i], eager[i])) << i;
   }
-  return executor.stats().calls;
+  return executor->stats().calls;
 }
 
 TEST(DropDeadTest, WhatNobodyReadsIsNotRun) {
@@ -176,10 +177,11 @@ TEST(OutVariantsTest, ResultsThatNeedMoreMemoryThanTheyFillAreAdopted) {
   const auto recording = recorded(
       [](const auto& x) -> std::vector<at::Tensor> { return {at::mse_loss(x[0], x[0] + 1) * 2}; },
       {at::rand({8, 8})});
-  replayer::cpu::Executor executor(replayer::cpu::plan(recording), default_generator());
+  const auto executor =
+      replayer::cpu::make_executor(replayer::cpu::plan(recording), default_generator());
   for (int i = 0; i < 2; ++i) {
     const at::Tensor x = at::rand({8, 8});
-    EXPECT_TRUE(same_bits(run(executor, {x})[0], at::mse_loss(x, x + 1) * 2));
+    EXPECT_TRUE(same_bits(run(*executor, {x})[0], at::mse_loss(x, x + 1) * 2));
   }
 }
 

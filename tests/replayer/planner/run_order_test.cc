@@ -26,9 +26,10 @@ std::vector<std::int64_t> places(const std::function<void(const std::vector<at::
     return std::vector<at::Tensor>();
   };
   const auto recording = recorded(step, inputs());
-  replayer::cpu::Executor executor(replayer::cpu::plan(recording), default_generator());
+  const auto executor =
+      replayer::cpu::make_executor(replayer::cpu::plan(recording), default_generator());
   const std::vector<at::Tensor> found = inputs(), expected = inputs();
-  run(executor, found);
+  run(*executor, found);
   body(expected);
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(same_bits(found[i], expected[i])) << i;
   return places_of(*recording);

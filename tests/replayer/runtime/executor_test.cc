@@ -7,16 +7,18 @@
 namespace steptape::tests {
 namespace {
 
-replayer::cpu::Executor executor_of(const StepBody& body, const std::vector<at::Tensor>& inputs) {
-  return replayer::cpu::Executor(replayer::cpu::plan(recorded(body, inputs)), default_generator());
+std::unique_ptr<replayer::Executor> executor_of(const StepBody& body,
+                                                const std::vector<at::Tensor>& inputs) {
+  return replayer::cpu::make_executor(replayer::cpu::plan(recorded(body, inputs)),
+                                      default_generator());
 }
 
 TEST(ExecutorTest, EachRunsResultsAreTheCallersAlone) {
   auto executor = executor_of(
       [](const auto& x) -> std::vector<at::Tensor> { return {x[0].mm(x[0])}; }, {at::rand({8, 8})});
-  const at::Tensor first = run(executor, {at::rand({8, 8})})[0];
+  const at::Tensor first = run(*executor, {at::rand({8, 8})})[0];
   const at::Tensor copy = first.clone();
-  const at::Tensor second = run(executor, {at::rand({8, 8})})[0];
+  const at::Tensor second = run(*executor, {at::rand({8, 8})})[0];
   EXPECT_TRUE(same_bits(first, copy));
   EXPECT_EQ(first.use_count(), 1);
   EXPECT_EQ(first.storage().use_count(), 1);
@@ -34,12 +36,12 @@ struct Rerun {
 Rerun rerun(const std::function<at::Tensor(at::Tensor)>& keep) {
   auto executor = executor_of(
       [](const auto& x) -> std::vector<at::Tensor> { return {x[0].mm(x[0])}; }, {at::rand({8, 8})});
-  at::Tensor first = run(executor, {at::rand({8, 8})})[0];
+  at::Tensor first = run(*executor, {at::rand({8, 8})})[0];
   const void* const address = first.data_ptr();
   Rerun done;
   done.expected = first.clone();
   done.kept = keep(std::move(first));
-  const at::Tensor second = run(executor, {at::rand({8, 8})})[0];
+  const at::Tensor second = run(*executor, {at::rand({8, 8})})[0];
   done.is_same_memory = second.const_data_ptr() == address;
   done.bytes = second.storage().nbytes();
   return done;
@@ -70,12 +72,12 @@ TEST(ExecutorTest, AThrowPutsBackWhatWasWrittenAndTheGenerator) {
   auto executor = executor_of(body, {at::zeros({4, 4}), at::zeros({2}, at::kLong)});
   const at::Tensor target = at::ones({4, 4});
   at::manual_seed(4);
-  EXPECT_ANY_THROW(run(executor, {target, at::full({2}, 9, at::kLong)}));
+  EXPECT_ANY_THROW(run(*executor, {target, at::full({2}, 9, at::kLong)}));
   EXPECT_TRUE(same_bits(target, at::ones({4, 4})));
   const at::Tensor random = at::rand({3});
   at::manual_seed(4);
   EXPECT_TRUE(same_bits(random, at::rand({3})));
-  EXPECT_NO_THROW(run(executor, {target, at::zeros({2}, at::kLong)}));
+  EXPECT_NO_THROW(run(*executor, {target, at::zeros({2}, at::kLong)}));
   EXPECT_FALSE(same_bits(target, at::ones({4, 4})));
 }
 
@@ -88,14 +90,14 @@ TEST(ExecutorTest, AConstantThatThePlanWritesIsFilledAnew) {
   };
   auto executor = executor_of(body, {at::zeros({2})});
   for (int i = 0; i < 3; ++i)
-    EXPECT_TRUE(same_bits(run(executor, {at::zeros({2})})[0], at::ones({2})));
+    EXPECT_TRUE(same_bits(run(*executor, {at::zeros({2})})[0], at::ones({2})));
 }
 
 TEST(ExecutorTest, AnIntermediateIsFreedAfterItsLastUse) {
   auto executor =
       executor_of([](const auto& x) -> std::vector<at::Tensor> { return {at::relu(x[0]).sum()}; },
                   {at::rand({64, 64})});
-  const at::Tensor result = run(executor, {at::rand({64, 64})})[0];
+  const at::Tensor result = run(*executor, {at::rand({64, 64})})[0];
   EXPECT_EQ(result.storage().nbytes(), sizeof(float));
 }
 
@@ -103,7 +105,7 @@ TEST(ExecutorTest, CountsItsCalls) {
   auto executor = executor_of(
       [](const auto& x) -> std::vector<at::Tensor> { return {x[0].t().mm(x[0]).view({-1}).sum()}; },
       {at::rand({6, 8})});
-  const PlanStats stats = executor.stats();
+  const PlanStats stats = executor->stats();
   EXPECT_EQ(stats.calls, 2U);
   EXPECT_EQ(stats.adopted, 1U);
   EXPECT_GE(stats.ops, 4U);

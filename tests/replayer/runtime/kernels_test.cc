@@ -283,7 +283,7 @@ StepBody body_of(const Case& each) {
   return [op = each.op](const Tensors& x) -> Tensors { return {op(x).clone()}; };
 }
 
-bool is_prepared(const replayer::cpu::Executor& executor) { return executor.stats().prepared > 0; }
+bool is_prepared(const replayer::Executor& executor) { return executor.stats().prepared > 0; }
 
 class KernelTest : public ::testing::TestWithParam<std::size_t> {};
 
@@ -295,8 +295,9 @@ TEST_P(KernelTest, LeavesTheBitsOfTheOp) {
     for (std::size_t i = 0; i < each.operands; ++i) inputs.push_back(lie.make());
     const StepBody body = body_of(each);
     const auto recording = recorded(body, inputs);
-    replayer::cpu::Executor executor(replayer::cpu::plan(recording), default_generator());
-    was_prepared |= is_prepared(executor);
+    const auto executor =
+        replayer::cpu::make_executor(replayer::cpu::plan(recording), default_generator());
+    was_prepared |= is_prepared(*executor);
     for (int round = 0; round < 3; ++round) {
       // in other memory each time, which lies in the same way
       Tensors now;
@@ -304,7 +305,7 @@ TEST_P(KernelTest, LeavesTheBitsOfTheOp) {
         now.push_back(lie.make());
         if (round != 1) now.back().copy_(round == 0 ? input : at::randn(input.sizes()));
       }
-      EXPECT_TRUE(leaves_the_same(run(executor, now)[0], body(now)[0]))
+      EXPECT_TRUE(leaves_the_same(run(*executor, now)[0], body(now)[0]))
           << lie.name << " round " << round;
     }
   }
@@ -346,8 +347,9 @@ TEST(ElementNumberTest, TurningNumbersLeaveTheBitsOfTheOp) {
           return {made.clone()};
         };
         const auto recording = recorded(body, {y, x});
-        replayer::cpu::Executor executor(replayer::cpu::plan(recording), default_generator());
-        EXPECT_TRUE(leaves_the_same(run(executor, {y, x})[0], body({y, x})[0]))
+        const auto executor =
+            replayer::cpu::make_executor(replayer::cpu::plan(recording), default_generator());
+        EXPECT_TRUE(leaves_the_same(run(*executor, {y, x})[0], body({y, x})[0]))
             << name << " by " << number << " of " << count;
       }
     }
@@ -371,8 +373,9 @@ TEST(SquareRootTest, ZerosBesideWhateverElse) {
         return {at::sqrt(tensors[0]).clone(), root.clone()};
       };
       const auto recording = recorded(body, {x});
-      replayer::cpu::Executor executor(replayer::cpu::plan(recording), default_generator());
-      const Tensors found = run(executor, {x}), expected = body({x});
+      const auto executor =
+          replayer::cpu::make_executor(replayer::cpu::plan(recording), default_generator());
+      const Tensors found = run(*executor, {x}), expected = body({x});
       EXPECT_TRUE(leaves_the_same(found[0], expected[0])) << zeros << " of " << count;
       EXPECT_TRUE(leaves_the_same(found[1], expected[1])) << zeros << " of " << count;
     }
@@ -494,9 +497,9 @@ TEST(NoKernelTest, ATensorThatStandsForAnotherIsLeftToTheDispatcher) {
   };
   const Tensors inputs = {awkward({3, 37})};
   for (const bool kernels : {false, true}) {
-    replayer::cpu::Executor executor(
+    const auto executor = replayer::cpu::make_executor(
         replayer::cpu::plan(recorded(body, inputs), {.kernels = kernels}), default_generator());
-    EXPECT_TRUE(same_bits(run(executor, inputs)[0], body(inputs)[0])) << "kernels " << kernels;
+    EXPECT_TRUE(same_bits(run(*executor, inputs)[0], body(inputs)[0])) << "kernels " << kernels;
   }
 }
 
@@ -514,7 +517,7 @@ TEST(FusionTest, RandomProgramsLeaveTheEagerBits) {
     for (const bool kernels : {true, false}) {
       for (const bool fusion : {true, false}) {
         if (fusion && !kernels) continue;
-        replayer::cpu::Executor executor(
+        const auto executor = replayer::cpu::make_executor(
             replayer::cpu::plan(recording, {.kernels = kernels, .fusion = fusion}),
             default_generator());
         for (int round = 0; round < 2; ++round) {
@@ -524,7 +527,7 @@ TEST(FusionTest, RandomProgramsLeaveTheEagerBits) {
           for (const at::Tensor& input : planned) eager.push_back(input.clone());
           Digests digests;
           const Tensors found =
-              run(executor, planned, {.digests = round == 1 ? &digests : nullptr});
+              run(*executor, planned, {.digests = round == 1 ? &digests : nullptr});
           if (fusion) of_fused = digests;
           ops += compared(digests, of_fused);
           const Tensors expected = body(eager);
@@ -537,7 +540,7 @@ TEST(FusionTest, RandomProgramsLeaveTheEagerBits) {
             ASSERT_TRUE(same_bits(planned[i], eager[i])) << "seed " << seed << " input " << i;
           }
         }
-        if (fusion) chained += executor.stats().calls - executor.stats().stages;
+        if (fusion) chained += executor->stats().calls - executor->stats().stages;
       }
     }
   }

@@ -23,8 +23,8 @@ class Heard final : public c10::WarningHandler {
 /// Runs a plan of `body` four times over new numbers: the bits of eager, and no warning.
 void leaves_the_bits_in_silence(const StepBody& body, at::IntArrayRef sizes = {8, 6}) {
   const auto inputs = [&] { return std::vector<at::Tensor>{at::rand(sizes), at::rand(sizes)}; };
-  replayer::cpu::Executor executor(replayer::cpu::plan(recorded(body, inputs())),
-                                   default_generator());
+  const auto executor = replayer::cpu::make_executor(replayer::cpu::plan(recorded(body, inputs())),
+                                                     default_generator());
   for (int round = 0; round < 4; ++round) {
     const std::vector<at::Tensor> now = inputs();
     const std::vector<at::Tensor> expected = body(now);
@@ -32,7 +32,7 @@ void leaves_the_bits_in_silence(const StepBody& body, at::IntArrayRef sizes = {8
     std::vector<at::Tensor> found;
     {
       const c10::WarningUtils::WarningHandlerGuard until_the_end(&heard);
-      found = run(executor, now);
+      found = run(*executor, now);
     }
     for (std::size_t i = 0; i < expected.size(); ++i) {
       EXPECT_TRUE(same_bits(found[i], expected[i])) << "round " << round << " result " << i;

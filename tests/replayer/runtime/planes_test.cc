@@ -14,7 +14,7 @@ namespace steptape::tests {
 namespace {
 
 /// Whether runs of the plan leave the bits of `body` in results and inputs.
-bool leaves_the_bits(replayer::cpu::Executor& executor, const StepBody& body,
+bool leaves_the_bits(replayer::Executor& executor, const StepBody& body,
                      const std::function<Tensors()>& inputs) {
   bool is_equal = true;
   for (int round = 0; round < 3; ++round) {
@@ -33,12 +33,12 @@ bool leaves_the_bits(replayer::cpu::Executor& executor, const StepBody& body,
 /// The same of a new plan, with a kernel for `op`.
 bool leaves_the_bits(const std::string& op, const StepBody& body,
                      const std::function<Tensors()>& inputs) {
-  replayer::cpu::Executor executor(replayer::cpu::plan(recorded(body, inputs())),
-                                   default_generator());
-  for (const CountedReason& each : executor.stats().unprepared) {
+  const auto executor = replayer::cpu::make_executor(replayer::cpu::plan(recorded(body, inputs())),
+                                                     default_generator());
+  for (const CountedReason& each : executor->stats().unprepared) {
     EXPECT_FALSE(each.reason.starts_with("aten::" + op)) << each.reason;
   }
-  return leaves_the_bits(executor, body, inputs);
+  return leaves_the_bits(*executor, body, inputs);
 }
 
 TEST(ColumnSumTest, LeavesTheBitsOfTheOp) {
@@ -137,9 +137,9 @@ TEST(BatchNormTest, AnInputInNoMemoryFormatIsNotGivenToTheOutVariant) {
     return {out.clone(), mean.clone(), invstd.clone()};
   };
   const auto inputs = [] { return Tensors{at::randn({4, 6, 5}), at::randn({5}), at::rand({5})}; };
-  replayer::cpu::Executor executor(replayer::cpu::plan(recorded(body, inputs())),
-                                   default_generator());
-  EXPECT_TRUE(leaves_the_bits(executor, body, inputs));
+  const auto executor = replayer::cpu::make_executor(replayer::cpu::plan(recorded(body, inputs())),
+                                                     default_generator());
+  EXPECT_TRUE(leaves_the_bits(*executor, body, inputs));
 }
 
 }  // namespace

@@ -44,15 +44,15 @@ TEST(ProductKernelTest, LeavesTheBitsOfTheOp) {
     const StepBody body = [&](const Tensors& x) -> Tensors {
       return {(has_bias ? at::addmm(x[2], x[0], x[1]) : at::mm(x[0], x[1])).clone()};
     };
-    replayer::cpu::Executor executor(replayer::cpu::plan(recorded(body, inputs)),
-                                     default_generator());
-    prepared += executor.stats().prepared;
+    const auto executor = replayer::cpu::make_executor(replayer::cpu::plan(recorded(body, inputs)),
+                                                       default_generator());
+    prepared += executor->stats().prepared;
     for (const at::Tensor& other : {inputs[0], at::randn({m, k}) * 1e-22}) {
       Tensors now = inputs;
       now[0] = inputs[0].clone(at::MemoryFormat::Preserve);
       if (!now[0].strides().equals(inputs[0].strides())) now[0] = inputs[0];
       now[0].copy_(other);
-      ASSERT_TRUE(same_bits(run(executor, now)[0], body(now)[0]))
+      ASSERT_TRUE(same_bits(run(*executor, now)[0], body(now)[0]))
           << m << "x" << k << " by " << k << "x" << n << ", bias " << has_bias;
     }
   }
@@ -134,13 +134,13 @@ TEST(PackedFactorTest, IsPackedAnewInEachRunAndBehindAWrite) {
   const Tensors inputs = {at::randn({192, 64}), at::randn({8, 64}), at::randn({192})};
   for (const int threads : {1, 2}) {
     at::set_num_threads(threads);
-    replayer::cpu::Executor executor(replayer::cpu::plan(recorded(body, inputs)),
-                                     default_generator());
+    const auto executor = replayer::cpu::make_executor(replayer::cpu::plan(recorded(body, inputs)),
+                                                       default_generator());
     for (int round = 0; round < 6; ++round) {
       Tensors now = {at::randn({192, 64}), at::randn({8, 64}), at::randn({192})};
       if (round == 3) now[0][5][7] = std::numeric_limits<float>::quiet_NaN();
       const Tensors expected = body(now);
-      const Tensors got = run(executor, now);
+      const Tensors got = run(*executor, now);
       ASSERT_TRUE(same_bits(got[0], expected[0])) << threads << " threads, round " << round;
       ASSERT_TRUE(same_bits(got[1], expected[1])) << threads << " threads, round " << round;
     }
@@ -156,9 +156,9 @@ TEST(ProductKernelTest, AResultThatTheProgramGaveIsLeftToTheDispatcher) {
     return {product.clone(), sum.clone()};
   };
   const Tensors inputs = {at::randn({8, 4}), at::randn({4, 6})};
-  replayer::cpu::Executor executor(replayer::cpu::plan(recorded(body, inputs)),
-                                   default_generator());
-  const Tensors expected = body(inputs), got = run(executor, inputs);
+  const auto executor = replayer::cpu::make_executor(replayer::cpu::plan(recorded(body, inputs)),
+                                                     default_generator());
+  const Tensors expected = body(inputs), got = run(*executor, inputs);
   EXPECT_TRUE(same_bits(got[0], expected[0]));
   EXPECT_TRUE(same_bits(got[1], expected[1]));
 }
@@ -167,9 +167,9 @@ TEST(ProductKernelTest, LessPrecisionIsLeftToATen) {
   const StepBody body = [](const Tensors& x) -> Tensors { return {at::mm(x[0], x[1]).clone()}; };
   const Tensors inputs = {at::randn({160, 512}), at::randn({512, 64})};
   at::globalContext().setFloat32MatmulPrecision("medium");
-  replayer::cpu::Executor executor(replayer::cpu::plan(recorded(body, inputs)),
-                                   default_generator());
-  EXPECT_TRUE(same_bits(run(executor, inputs)[0], body(inputs)[0]));
+  const auto executor = replayer::cpu::make_executor(replayer::cpu::plan(recorded(body, inputs)),
+                                                     default_generator());
+  EXPECT_TRUE(same_bits(run(*executor, inputs)[0], body(inputs)[0]));
   at::globalContext().setFloat32MatmulPrecision("highest");
 }
 

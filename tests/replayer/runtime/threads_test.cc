@@ -22,8 +22,10 @@ class ThreadsTest : public ::testing::TestWithParam<int> {
   int before_ = at::get_num_threads();
 };
 
-replayer::cpu::Executor executor_with_threads(const StepBody& body, const Tensors& inputs) {
-  return {replayer::cpu::plan(recorded(body, inputs)), default_generator()};
+std::unique_ptr<replayer::Executor> executor_with_threads(const StepBody& body,
+                                                          const Tensors& inputs) {
+  return replayer::cpu::make_executor(replayer::cpu::plan(recorded(body, inputs)),
+                                      default_generator());
 }
 
 Tensors cloned(const Tensors& tensors) {
@@ -33,7 +35,7 @@ Tensors cloned(const Tensors& tensors) {
 }
 
 /// Runs plan and body beside each other, each on its own copy of what the run before it left.
-void expect_the_same_bits(replayer::cpu::Executor& executor, const StepBody& body, Tensors now,
+void expect_the_same_bits(replayer::Executor& executor, const StepBody& body, Tensors now,
                           int rounds) {
   Tensors eager = cloned(now);
   for (int round = 0; round < rounds; ++round) {
@@ -90,7 +92,7 @@ TEST_P(ThreadsTest, PerceptronsLeaveTheBitsOfTheStep) {
     for (std::size_t i = 0; i < layers; ++i)
       net.widths.push_back(static_cast<std::int64_t>(2 + random() % 60));
     auto executor = executor_with_threads(net.step(), net.inputs());
-    expect_the_same_bits(executor, net.step(), net.inputs(), 12);
+    expect_the_same_bits(*executor, net.step(), net.inputs(), 12);
   }
 }
 
@@ -100,7 +102,7 @@ TEST_P(ThreadsTest, WhatNumbersArriveDoesNotMatter) {
   for (int round = 0; round < 20; ++round) {
     Tensors awkward = net.inputs();
     for (at::Tensor& each : awkward) each = sometimes_awkward(each.sizes().vec());
-    expect_the_same_bits(executor, net.step(), awkward, 3);
+    expect_the_same_bits(*executor, net.step(), awkward, 3);
   }
 }
 
@@ -112,7 +114,7 @@ TEST_P(ThreadsTest, StepsOfAllKinds) {
     Tensors now = cloned(each.inputs), eager = cloned(each.inputs);
     for (int round = 0; round < 5; ++round) {
       at::manual_seed(round);
-      const Tensors found = run(executor, now);
+      const Tensors found = run(*executor, now);
       at::manual_seed(round);
       const Tensors expected = each.body(eager);
       for (std::size_t i = 0; i < expected.size(); ++i)
