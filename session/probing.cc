@@ -82,11 +82,8 @@ std::optional<Refusal> refusal_for_content(const trace::Difference& difference, 
   const std::size_t buffer = std::strtoull(difference.path.c_str() + kBuffer.size(), nullptr, 10);
   for (std::size_t i = 0; i < recording.ops.size(); ++i) {
     bool takes = false;
-    for (const trace::Value& value : recording.ops[i].inputs) {
-      trace::for_each_tensor(value, [&](trace::TensorId id) {
-        takes |= id != trace::kNoTensor && recording.tensors[id].buffer == buffer;
-      });
-    }
+    trace::for_each_buffer(recording, recording.ops[i].inputs,
+                           [&](trace::BufferId id) { takes |= id == buffer; });
     if (!takes) continue;
     const std::string what = is_of_host ? "a number or tensor that the host made"
                                         : "a tensor that the step reads and nobody tracked";
@@ -123,12 +120,10 @@ Named named(const trace::Difference& difference, const trace::Recording& recordi
   }
   for (std::size_t i = 0; i < recording.ops.size(); ++i) {
     bool gives = false;
-    for (const trace::Value& value : recording.ops[i].outputs) {
-      trace::for_each_tensor(value, [&](trace::TensorId id) {
-        gives |= id != trace::kNoTensor &&
-                 (tensor ? id == *tensor : recording.tensors[id].buffer == *buffer);
-      });
-    }
+    trace::for_each_tensor(recording.ops[i].outputs, [&](trace::TensorId id) {
+      gives |= id != trace::kNoTensor &&
+               (tensor ? id == *tensor : recording.tensors[id].buffer == *buffer);
+    });
     if (!gives) continue;
     return {what + "what `" + recording.operator_of(recording.ops[i]).name + "` gives", i};
   }

@@ -448,6 +448,24 @@ struct Trace {
   const Step* find_step(std::string_view name) const noexcept;
 };
 
+/// Calls `visit(tensor id)` for each tensor that the op is given or returns.
+template <typename Visit>
+void for_each_tensor_of(const Op& op, Visit&& visit) {
+  const auto defined = [&](TensorId id) {
+    if (id != kNoTensor) visit(id);
+  };
+  for_each_tensor(op.inputs, defined);
+  for_each_tensor(op.outputs, defined);
+}
+
+/// Calls `visit(buffer)` for each tensor among the values.
+template <typename Visit>
+void for_each_buffer(const Recording& recording, const std::vector<Value>& values, Visit&& visit) {
+  for_each_tensor(values, [&](TensorId id) {
+    if (id != kNoTensor) visit(recording.tensors[id].buffer);
+  });
+}
+
 /// Checks everything that a reader of untrusted bytes must: every id exists, every tensor lies
 /// within its buffer, sizes do not overflow, contents have their buffers' size. Throws Error
 /// (data_loss) with the place of the first thing that is wrong.

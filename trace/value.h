@@ -97,6 +97,10 @@ void for_each_tensor(const Value& value, Visit&& visit) {
     for (const Value& item : *list) for_each_tensor(item, visit);
   }
 }
+template <typename Visit>
+void for_each_tensor(const std::vector<Value>& values, Visit&& visit) {
+  for (const Value& value : values) for_each_tensor(value, visit);
+}
 
 // Single elements of tensors as host numbers.
 

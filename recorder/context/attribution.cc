@@ -112,12 +112,9 @@ bool Attribution::updates(const trace::Op& op) const {
     const bool is_written = is_updated(recording_.buffers[buffer].role) && writes(op, use);
     updates = updates || is_written || (op.sequence < 0 && is_of_backward_[buffer]);
   });
-  for (const trace::Value& output : op.outputs) {
-    trace::for_each_tensor(output, [&](trace::TensorId tensor) {
-      updates = updates || (tensor != trace::kNoTensor && op.sequence < 0 &&
-                            is_of_backward_[buffer_of(tensor)]);
-    });
-  }
+  trace::for_each_buffer(recording_, op.outputs, [&](trace::BufferId buffer) {
+    updates = updates || (op.sequence < 0 && is_of_backward_[buffer]);
+  });
   return updates;
 }
 
@@ -152,11 +149,9 @@ void Attribution::mark_outcome(const trace::Op& op) {
   for_each_use(op, [&](const Use& use) {
     if (writes(op, use)) mark(buffer_of(use.tensor));
   });
-  for (const trace::Value& output : op.outputs) {
-    trace::for_each_tensor(output, [&](trace::TensorId tensor) {
-      if (tensor != trace::kNoTensor && !takes(op, buffer_of(tensor))) mark(buffer_of(tensor));
-    });
-  }
+  trace::for_each_buffer(recording_, op.outputs, [&](trace::BufferId buffer) {
+    if (!takes(op, buffer)) mark(buffer);
+  });
 }
 
 ModuleCall Attribution::call_of_owner(const trace::Op& op) {

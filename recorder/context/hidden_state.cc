@@ -39,16 +39,12 @@ HiddenState::HiddenState(const trace::Recording& recording, const Attribution& a
       const auto owner = owners.find(buffer);
       if (is_update && owner != owners.end()) writer = owner->second;
     }
-    for (const trace::Value& input : recording.ops[index].inputs) {
-      trace::for_each_tensor(input, [&](trace::TensorId tensor) {
-        if (tensor == trace::kNoTensor) return;
-        const trace::BufferId buffer = recording.tensors[tensor].buffer;
-        if (recording.buffers[buffer].role != trace::Role::kConstant) return;
-        const auto [entry, is_new] = optimizers_.emplace(buffer, writer);
-        if (!is_update) entry->second = kReadElsewhere;
-        if (!is_new && entry->second != kReadElsewhere) entry->second = writer;
-      });
-    }
+    trace::for_each_buffer(recording, recording.ops[index].inputs, [&](trace::BufferId buffer) {
+      if (recording.buffers[buffer].role != trace::Role::kConstant) return;
+      const auto [entry, is_new] = optimizers_.emplace(buffer, writer);
+      if (!is_update) entry->second = kReadElsewhere;
+      if (!is_new && entry->second != kReadElsewhere) entry->second = writer;
+    });
   }
 }
 

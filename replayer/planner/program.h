@@ -66,6 +66,14 @@ struct Program {
   std::uint64_t max_live_bytes = 0;   ///< of arena buffers at the op where most are alive
 };
 
+/// Calls `visit(buffer)` for each result of the op in memory that was not there before it.
+template <typename Visit>
+void for_each_made(const Program& program, trace::Index op, Visit&& visit) {
+  for_each_buffer(*program.recording, program.recording->ops[op].outputs, [&](trace::BufferId id) {
+    if (program.buffers[id].defined == static_cast<std::int64_t>(op)) visit(id);
+  });
+}
+
 /// The program that calls every op as it was recorded and plans no memory. `recording` must have no
 /// refusals (see analysis). Ops that only change geometry in place are never calls: a call would
 /// change the plan's own tensors.

@@ -288,10 +288,7 @@ void PlayerVariant::find_uses() {
         id != trace::kNoTensor &&
         recording_->buffers[recording_->tensors[id].buffer].role == trace::Role::kGradient;
   };
-  for (const trace::Op& op : recording_->ops) {
-    for (const trace::Value& value : op.inputs) for_each_tensor(value, look);
-    for (const trace::Value& value : op.outputs) for_each_tensor(value, look);
-  }
+  for (const trace::Op& op : recording_->ops) for_each_tensor_of(op, look);
   for (const trace::TensorId id : recording_->results) look(id);
   for (const trace::ExitGradient& gradient : recording_->exit_gradients) {
     if (gradient.is_memory) continue;

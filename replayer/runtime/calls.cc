@@ -69,37 +69,30 @@ class Preparation {
   }
 
   void place_results(Call& call, const trace::Op& op, Treatment treatment) const {
-    for (const trace::Value& output : op.outputs) {
-      for_each_tensor(output, [&](trace::TensorId id) {
-        call.placed.push_back(id);
-        if (treatment == Treatment::kOut) call.arguments.emplace_back(memory_.tensor(id));
-        const trace::BufferId buffer = recording().tensors[id].buffer;
-        if (program_.buffers[buffer].placement == Placement::kMade) call.makes.push_back(buffer);
-      });
-    }
+    for_each_tensor(op.outputs, [&](trace::TensorId id) {
+      call.placed.push_back(id);
+      if (treatment == Treatment::kOut) call.arguments.emplace_back(memory_.tensor(id));
+      const trace::BufferId buffer = recording().tensors[id].buffer;
+      if (program_.buffers[buffer].placement == Placement::kMade) call.makes.push_back(buffer);
+    });
     call.copies = treatment == Treatment::kInto;
   }
 
   void adopt_results(Call& call, const trace::Op& op) const {
-    for (const trace::Value& output : op.outputs) {
-      for_each_tensor(output, [&](trace::TensorId id) {
-        call.outputs.push_back(id);
-        if (id == trace::kNoTensor) return;
-        call.adopts |= program_.buffers[recording().tensors[id].buffer].defined ==
-                       static_cast<std::int64_t>(call.op);
-      });
-    }
+    for_each_tensor(op.outputs, [&](trace::TensorId id) {
+      call.outputs.push_back(id);
+      if (id == trace::kNoTensor) return;
+      call.adopts |= program_.buffers[recording().tensors[id].buffer].defined ==
+                     static_cast<std::int64_t>(call.op);
+    });
   }
 
   void plan_releases() {
     std::vector<Call*> last_call(program_.buffers.size(), nullptr);
     for (Call& call : made_.calls) {
-      const auto use = [&](trace::TensorId id) {
-        if (id != trace::kNoTensor) last_call[recording().tensors[id].buffer] = &call;
-      };
-      const trace::Op& op = recording().ops[call.op];
-      for (const trace::Value& value : op.inputs) for_each_tensor(value, use);
-      for (const trace::Value& value : op.outputs) for_each_tensor(value, use);
+      for_each_tensor_of(recording().ops[call.op], [&](trace::TensorId id) {
+        last_call[recording().tensors[id].buffer] = &call;
+      });
     }
     const auto end = static_cast<std::int64_t>(recording().ops.size());
     for (trace::BufferId id = 0; id < program_.buffers.size(); ++id) {

@@ -65,9 +65,7 @@ std::set<std::string> used_paths(const std::vector<trace::Step>& steps) {
         if (id != trace::kNoTensor)
           paths.insert(recording.buffers[recording.tensors[id].buffer].path);
       };
-      for (const trace::Op& op : recording.ops) {
-        for (const trace::Value& value : op.inputs) for_each_tensor(value, use);
-      }
+      for (const trace::Op& op : recording.ops) for_each_tensor(op.inputs, use);
       std::ranges::for_each(recording.results, use);
     }
   }

@@ -28,12 +28,8 @@ std::vector<Lifetime> lifetimes_of(const trace::Recording& recording) {
   }
   for (std::size_t i = 0; i < recording.ops.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
-    for (const trace::Value& value : recording.ops[i].inputs) {
-      for_each_tensor(value, [&](trace::TensorId id) { see(id, at, false); });
-    }
-    for (const trace::Value& value : recording.ops[i].outputs) {
-      for_each_tensor(value, [&](trace::TensorId id) { see(id, at, true); });
-    }
+    for_each_tensor(recording.ops[i].inputs, [&](trace::TensorId id) { see(id, at, false); });
+    for_each_tensor(recording.ops[i].outputs, [&](trace::TensorId id) { see(id, at, true); });
   }
   const auto end = static_cast<std::int64_t>(recording.ops.size());
   for (const trace::TensorId id : recording.results) see(id, end, false);

@@ -19,15 +19,4 @@ struct Lifetime {
 /// One for each buffer of a validated recording.
 std::vector<Lifetime> lifetimes_of(const trace::Recording& recording);
 
-/// Calls `visit(buffer)` for each tensor among the values.
-template <typename Visit>
-void for_each_buffer(const trace::Recording& recording, const std::vector<trace::Value>& values,
-                     Visit&& visit) {
-  for (const trace::Value& value : values) {
-    for_each_tensor(value, [&](trace::TensorId id) {
-      if (id != trace::kNoTensor) visit(recording.tensors[id].buffer);
-    });
-  }
-}
-
 }  // namespace steptape::replayer

@@ -162,13 +162,8 @@ class Explanation {
   void infer_contents() {
     std::vector<std::int64_t> first_use(now_.buffers.size(), -1);
     for (std::size_t op = now_.ops.size(); op-- > 0;) {
-      for (const trace::Value& value : now_.ops[op].inputs) {
-        for_each_tensor(value, [&](trace::TensorId id) {
-          if (id != trace::kNoTensor) {
-            first_use[now_.tensors[id].buffer] = static_cast<std::int64_t>(op);
-          }
-        });
-      }
+      for_each_buffer(now_, now_.ops[op].inputs,
+                      [&](trace::BufferId id) { first_use[id] = static_cast<std::int64_t>(op); });
     }
     for (const trace::Tensor& tensor : now_.tensors) {
       const trace::Buffer& before = before_.buffers[tensor.buffer];
@@ -271,11 +266,8 @@ class Explanation {
     for (const trace::Index before : nodes_.at(op.sequence)) {
       if (before >= at) break;
       ops.insert(before);
-      for (const trace::Value& value : now_.ops[before].inputs) {
-        for_each_tensor(value, [&](trace::TensorId id) {
-          if (id != trace::kNoTensor) contents.insert(now_.tensors[id].buffer);
-        });
-      }
+      for_each_buffer(now_, now_.ops[before].inputs,
+                      [&](trace::BufferId id) { contents.insert(id); });
     }
     std::set<std::string> paths;
     for (const trace::ScalarSite& site : now_.scalars) {

@@ -88,11 +88,9 @@ class Views {
     is_good_ &= !effects.is_inplace_view && !(is_absolute && given != std::set{kWhole});
     if (!effects.is_view) used_.insert(given.begin(), given.end());
     if (ops_.contains(index)) return add_window(index, op, *given.begin());
-    for (const trace::Value& value : op.outputs) {
-      trace::for_each_tensor(value, [&](trace::TensorId id) {
-        if (is_here(id)) give(id, *given.begin(), given.size() == 1);
-      });
-    }
+    trace::for_each_tensor(op.outputs, [&](trace::TensorId id) {
+      if (is_here(id)) give(id, *given.begin(), given.size() == 1);
+    });
   }
 
   /// An op gives a tensor: of which of those that it is given, is known if that is one.

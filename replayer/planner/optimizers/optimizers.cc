@@ -208,16 +208,12 @@ class UnownedUpdates {
           comes_from_gradient_[id] = true;
         }
       }
-      for (const trace::Value& value : op.outputs) {
-        for_each_tensor(value, [&](trace::TensorId id) {
-          if (id == trace::kNoTensor) return;
-          const trace::BufferId buffer = recording_.tensors[id].buffer;
-          const trace::Role role = recording_.buffers[buffer].role;
-          if (role == trace::Role::kTemporary || role == trace::Role::kResult) {
-            comes_from_gradient_[buffer] = true;
-          }
-        });
-      }
+      for_each_buffer(recording_, op.outputs, [&](trace::BufferId id) {
+        const trace::Role role = recording_.buffers[id].role;
+        if (role == trace::Role::kTemporary || role == trace::Role::kResult) {
+          comes_from_gradient_[id] = true;
+        }
+      });
     }
     return std::nullopt;
   }
@@ -237,11 +233,8 @@ class UnownedUpdates {
 
   bool reads_gradient(const trace::Op& op) const {
     bool reads = false;
-    for (const trace::Value& value : op.inputs) {
-      for_each_tensor(value, [&](trace::TensorId id) {
-        if (id != trace::kNoTensor) reads |= comes_from_gradient_[recording_.tensors[id].buffer];
-      });
-    }
+    for_each_buffer(recording_, op.inputs,
+                    [&](trace::BufferId id) { reads |= comes_from_gradient_[id]; });
     return reads;
   }
 

@@ -117,9 +117,8 @@ bool can_place_results(const Program& program, std::size_t index, Lists lists) {
 /// Of an op whose results can be placed.
 template <typename Visit>
 void for_each_result(const Program& program, std::size_t index, Visit&& visit) {
-  for (const trace::Value& value : program.recording->ops[index].outputs) {
-    for_each_tensor(value, [&](trace::TensorId id) { visit(program.recording->tensors[id]); });
-  }
+  for_each_tensor(program.recording->ops[index].outputs,
+                  [&](trace::TensorId id) { visit(program.recording->tensors[id]); });
 }
 
 void place_results(Program& program, std::size_t index) {

@@ -82,13 +82,10 @@ namespace {
 /// Whether every result lies in memory that was there before the op.
 bool makes_no_memory(const Program& program, std::size_t index) {
   bool none = true;
-  for (const trace::Value& value : program.recording->ops[index].outputs) {
-    for_each_tensor(value, [&](trace::TensorId id) {
-      if (id == trace::kNoTensor) return;
-      const trace::BufferId buffer = program.recording->tensors[id].buffer;
-      none &= program.buffers[buffer].defined < static_cast<std::int64_t>(index);
-    });
-  }
+  for_each_buffer(*program.recording, program.recording->ops[index].outputs,
+                  [&](trace::BufferId id) {
+                    none &= program.buffers[id].defined < static_cast<std::int64_t>(index);
+                  });
   return none;
 }
 

@@ -103,14 +103,4 @@ struct DevicePlan {
   void choose_when_memory_is_free();
 };
 
-/// Calls `visit(tensor id)` for each tensor that the op is given or returns.
-template <typename Visit>
-void for_each_tensor_of(const trace::Op& op, Visit&& visit) {
-  const auto defined = [&](trace::TensorId id) {
-    if (id != trace::kNoTensor) visit(id);
-  };
-  for (const trace::Value& value : op.inputs) for_each_tensor(value, defined);
-  for (const trace::Value& value : op.outputs) for_each_tensor(value, defined);
-}
-
 }  // namespace steptape::replayer::cuda

@@ -109,12 +109,9 @@ class Eligibility {
     const c10::OperatorHandle& callee = program_.instructions[op].callee;
     if (!callee.hasTag(at::Tag::pointwise) || live::effects_of(callee).is_random) return false;
     bool is_small = true;
-    const auto look = [&](trace::TensorId id) {
-      if (id == trace::kNoTensor) return;
+    for_each_tensor_of(recording_.ops[op], [&](trace::TensorId id) {
       is_small &= recording_.buffers[recording_.tensors[id].buffer].bytes <= kMostBytes;
-    };
-    for (const trace::Value& value : recording_.ops[op].inputs) for_each_tensor(value, look);
-    for (const trace::Value& value : recording_.ops[op].outputs) for_each_tensor(value, look);
+    });
     return is_small;
   }
 
@@ -223,16 +220,12 @@ class GroupFinder {
   void add(Candidate candidate) {
     const trace::Op& op = recording_.ops[candidate.op];
     std::vector<trace::BufferId> writes = written_by(recording_, op);
-    for (const trace::BufferId made : made_by(candidate.op)) {
+    for_each_made(program_, candidate.op, [&](trace::BufferId made) {
       result_bytes_ += recording_.buffers[made].bytes;
       writes.push_back(made);
-    }
+    });
     std::vector<trace::BufferId> reads;
-    for (const trace::Value& value : op.inputs) {
-      for_each_tensor(value, [&](trace::TensorId id) {
-        if (id != trace::kNoTensor) reads.push_back(recording_.tensors[id].buffer);
-      });
-    }
+    for_each_buffer(recording_, op.inputs, [&](trace::BufferId id) { reads.push_back(id); });
     for (const trace::BufferId id : reads) {
       candidate.depth = std::max(candidate.depth, written_[id]);
     }
@@ -270,20 +263,6 @@ class GroupFinder {
   }
 
  private:
-  std::vector<trace::BufferId> made_by(trace::Index op) const {
-    std::vector<trace::BufferId> made;
-    for (const trace::Value& value : recording_.ops[op].outputs) {
-      for_each_tensor(value, [&](trace::TensorId id) {
-        if (id == trace::kNoTensor) return;
-        const trace::BufferId buffer = recording_.tensors[id].buffer;
-        if (program_.buffers[buffer].defined == static_cast<std::int64_t>(op)) {
-          made.push_back(buffer);
-        }
-      });
-    }
-    return made;
-  }
-
   const Program& program_;
   const trace::Recording& recording_;
   std::vector<Candidate> candidates_;

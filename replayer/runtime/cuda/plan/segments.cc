@@ -34,27 +34,17 @@ class Classification {
   Touch touch_of(trace::Index op) const {
     Touch touch;
     const trace::Op& recorded = recording().ops[op];
-    for (const trace::Value& value : recorded.inputs) {
-      for_each_tensor(value, [&](trace::TensorId id) {
-        if (id == trace::kNoTensor) return;
-        const trace::Tensor& tensor = recording().tensors[id];
-        touch.reads.insert(tensor.buffer);
-        const bool host = is_on_host(tensor.buffer);
-        touch.is_on_host |= host;
-        touch.is_on_device |= !host;
-        touch.takes_host_array |= host && tensor.numel() > 1;
-      });
-    }
+    for_each_tensor(recorded.inputs, [&](trace::TensorId id) {
+      if (id == trace::kNoTensor) return;
+      const trace::Tensor& tensor = recording().tensors[id];
+      touch.reads.insert(tensor.buffer);
+      const bool host = is_on_host(tensor.buffer);
+      touch.is_on_host |= host;
+      touch.is_on_device |= !host;
+      touch.takes_host_array |= host && tensor.numel() > 1;
+    });
     for (const trace::BufferId id : written_by(recording(), recorded)) note_write(touch, id);
-    for (const trace::Value& value : recorded.outputs) {
-      for_each_tensor(value, [&](trace::TensorId id) {
-        if (id == trace::kNoTensor) return;
-        const trace::BufferId buffer = recording().tensors[id].buffer;
-        if (program_.buffers[buffer].defined == static_cast<std::int64_t>(op)) {
-          note_write(touch, buffer);
-        }
-      });
-    }
+    for_each_made(program_, op, [&](trace::BufferId id) { note_write(touch, id); });
     return touch;
   }
 
@@ -203,10 +193,8 @@ void place_buffers(Program& program, const std::vector<Segment>& segments) {
   std::vector<bool> is_met(program.buffers.size(), false);  // by an op of a graph
   for (std::size_t op = 0; op < recording.ops.size(); ++op) {
     if (!in_graph[op]) continue;
-    const auto meets = [&](trace::TensorId id) {
-      if (id != trace::kNoTensor) is_met[recording.tensors[id].buffer] = true;
-    };
-    for (const trace::Value& value : recording.ops[op].inputs) for_each_tensor(value, meets);
+    for_each_buffer(recording, recording.ops[op].inputs,
+                    [&](trace::BufferId id) { is_met[id] = true; });
   }
   for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
     BufferPlan& plan = program.buffers[id];

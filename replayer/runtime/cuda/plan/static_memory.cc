@@ -21,12 +21,8 @@ bool is_on_device(const trace::Buffer& buffer) {
 /// Buffers that an op names: a gradient that the step replaces is bound, and nothing looks at it.
 std::vector<bool> used_by_ops(const trace::Recording& recording) {
   std::vector<bool> used(recording.buffers.size(), false);
-  const auto use = [&](trace::TensorId id) {
-    if (id != trace::kNoTensor) used[recording.tensors[id].buffer] = true;
-  };
   for (const trace::Op& op : recording.ops) {
-    for (const trace::Value& value : op.inputs) for_each_tensor(value, use);
-    for (const trace::Value& value : op.outputs) for_each_tensor(value, use);
+    for_each_tensor_of(op, [&](trace::TensorId id) { used[recording.tensors[id].buffer] = true; });
   }
   return used;
 }
