@@ -103,23 +103,4 @@ void ForeignGuard::advance() const {
   }
 }
 
-void ForeignGuard::settle() {
-  for (Watched& watched : watched_) watched.numbers.settle();
-}
-
-void ForeignGuard::prove(const NumberAt& number_at) {
-  for (Watched& watched : watched_) watched.numbers.prove(number_at);
-}
-
-bool ForeignGuard::pin() {
-  bool any = false;
-  for (Watched& watched : watched_) any |= watched.numbers.pin();
-  return any;
-}
-
-bool ForeignGuard::is_pinned(const std::string& path) const {
-  return std::ranges::any_of(
-      watched_, [&path](const Watched& watched) { return watched.numbers.is_pinned(path); });
-}
-
 }  // namespace steptape::guards

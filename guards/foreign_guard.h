@@ -26,11 +26,11 @@ class ForeignGuard {
   /// The part of it that shows in no trace: all but training flags and the values of numbers.
   Verdict check_unseen() const;
 
-  /// As VaryingNumbers::settle, prove and pin.
-  void settle();
-  void prove(const NumberAt& number_at);
-  bool pin();
-  bool is_pinned(const std::string& path) const;
+  /// Calls `visit(numbers)` for those of each object.
+  template <typename Guard, typename Visit>
+  static void for_each_numbers(Guard& guard, Visit&& visit) {
+    for (auto& watched : guard.watched_) visit(watched.numbers);
+  }
 
   /// Counters that the step advances, in the order of `advances`, as they are now.
   std::vector<std::int64_t> counters() const;

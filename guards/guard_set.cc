@@ -145,16 +145,19 @@ Verdict GuardSet::place_inputs(std::span<const live::Argument> arguments, Entry&
              : strict;
 }
 
+template <typename Set, typename Visit>
+void GuardSet::for_each_numbers(Set& set, Visit&& visit) {
+  OptimizerGuard::for_each_numbers(set.optimizers_, visit);
+  ForeignGuard::for_each_numbers(set.foreign_, visit);
+  visit(set.given_);
+}
+
 void GuardSet::settle() {
-  optimizers_.settle();
-  foreign_.settle();
-  given_.settle();
+  for_each_numbers(*this, [](VaryingNumbers& numbers) { numbers.settle(); });
 }
 
 void GuardSet::prove(const NumberAt& number_at) {
-  optimizers_.prove(number_at);
-  foreign_.prove(number_at);
-  given_.prove(number_at);
+  for_each_numbers(*this, [&](VaryingNumbers& numbers) { numbers.prove(number_at); });
 }
 
 std::vector<std::int64_t> GuardSet::counters() const {
@@ -176,13 +179,15 @@ void GuardSet::advance() const {
 }
 
 bool GuardSet::pin() {
-  const bool of_optimizers = optimizers_.pin();
-  const bool of_foreign = foreign_.pin();
-  return given_.pin() || of_optimizers || of_foreign;
+  bool any = false;
+  for_each_numbers(*this, [&](VaryingNumbers& numbers) { any |= numbers.pin(); });
+  return any;
 }
 
 bool GuardSet::is_pinned(const std::string& path) const {
-  return given_.is_pinned(path) || optimizers_.is_pinned(path) || foreign_.is_pinned(path);
+  bool any = false;
+  for_each_numbers(*this, [&](const VaryingNumbers& numbers) { any |= numbers.is_pinned(path); });
+  return any;
 }
 
 Verdict GuardSet::check_given(Entry& entry) const {

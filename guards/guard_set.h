@@ -82,6 +82,8 @@ class GuardSet {
   bool is_pinned(const std::string& path) const;
 
  private:
+  template <typename Set, typename Visit>
+  static void for_each_numbers(Set& set, Visit&& visit);
   /// Notes the numbers among arguments and declared values that are new.
   Verdict check_given(Entry& entry) const;
   Verdict check_declared(const Declared& declared, Entry& entry) const;

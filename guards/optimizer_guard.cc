@@ -294,34 +294,6 @@ Verdict OptimizerGuard::check_states(const Watched& watched, Entry& entry) {
   return {};
 }
 
-template <typename Visit>
-void OptimizerGuard::for_each_group(Visit&& visit) {
-  for (Watched& watched : optimizers_) {
-    for (Group& group : watched.groups) visit(group.numbers);
-  }
-}
-
-void OptimizerGuard::settle() {
-  for_each_group([](VaryingNumbers& numbers) { numbers.settle(); });
-}
-
-void OptimizerGuard::prove(const NumberAt& number_at) {
-  for_each_group([&](VaryingNumbers& numbers) { numbers.prove(number_at); });
-}
-
-bool OptimizerGuard::pin() {
-  bool any = false;
-  for_each_group([&any](VaryingNumbers& numbers) { any |= numbers.pin(); });
-  return any;
-}
-
-bool OptimizerGuard::is_pinned(const std::string& path) const {
-  return std::ranges::any_of(optimizers_, [&path](const Watched& watched) {
-    return std::ranges::any_of(
-        watched.groups, [&path](const Group& group) { return group.numbers.is_pinned(path); });
-  });
-}
-
 // the program's own code may have run since the newest check: the states are looked for
 std::vector<std::int64_t> OptimizerGuard::counters() const {
   std::vector<std::int64_t> counters;

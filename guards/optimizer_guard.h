@@ -27,11 +27,13 @@ class OptimizerGuard {
   /// The optimizers must be alive (Objects::check_alive). Fills the leaves of `entry`.
   Verdict check(Entry& entry) const;
 
-  /// As VaryingNumbers::settle, prove and pin.
-  void settle();
-  void prove(const NumberAt& number_at);
-  bool pin();
-  bool is_pinned(const std::string& path) const;
+  /// Calls `visit(numbers)` for those of each group.
+  template <typename Guard, typename Visit>
+  static void for_each_numbers(Guard& guard, Visit&& visit) {
+    for (auto& watched : guard.optimizers_) {
+      for (auto& group : watched.groups) visit(group.numbers);
+    }
+  }
 
   /// Step counters of the states that the step advances, as they are now.
   std::vector<std::int64_t> counters() const;
@@ -91,8 +93,6 @@ class OptimizerGuard {
   static Verdict find_states(const Watched& watched, const Table& table);
   static void find_object(State& state, torch::optim::OptimizerParamState& object);
   static bool holds_tensors(const State& state);
-  template <typename Visit>
-  void for_each_group(Visit&& visit);
 
   std::vector<Watched> optimizers_;
   std::vector<trace::Advance> advances_;

@@ -84,7 +84,7 @@ TEST_F(ForeignGuardTest, ReadsTheNumbersThatFormulasStartFrom) {
   EXPECT_TRUE(check());
   EXPECT_EQ(entry_.leaves, (std::vector<double>{0.25}));
   EXPECT_TRUE(entry_.has_unseen_number);
-  guard_->settle();
+  ForeignGuard::for_each_numbers(*guard_, [](VaryingNumbers& numbers) { numbers.settle(); });
   EXPECT_TRUE(check());
   EXPECT_FALSE(entry_.has_unseen_number);
 }

@@ -77,7 +77,7 @@ TEST_F(OptimizerGuardTest, ANumberThatMovesIsUnseenUntilThePlanWasProvedThere) {
   options().lr(0.25);
   EXPECT_TRUE(check());
   EXPECT_TRUE(entry_.has_unseen_number);
-  guard_->settle();
+  OptimizerGuard::for_each_numbers(*guard_, [](VaryingNumbers& numbers) { numbers.settle(); });
   EXPECT_TRUE(check());
   EXPECT_FALSE(entry_.has_unseen_number);
 }
@@ -85,9 +85,11 @@ TEST_F(OptimizerGuardTest, ANumberThatMovesIsUnseenUntilThePlanWasProvedThere) {
 TEST_F(OptimizerGuardTest, APinnedNumberHoldsForItsProvedValuesAlone) {
   options().lr(0.25);
   EXPECT_TRUE(check());
-  EXPECT_TRUE(guard_->pin());
-  EXPECT_TRUE(guard_->is_pinned("adam.param_groups[0].lr"));
-  EXPECT_FALSE(guard_->is_pinned("adam.param_groups[0].eps"));
+  OptimizerGuard::for_each_numbers(*guard_, [](VaryingNumbers& numbers) {
+    EXPECT_TRUE(numbers.pin());
+    EXPECT_TRUE(numbers.is_pinned("adam.param_groups[0].lr"));
+    EXPECT_FALSE(numbers.is_pinned("adam.param_groups[0].eps"));
+  });
   EXPECT_EQ(check().path, "adam.param_groups[0].lr");
   options().lr(0.5);
   EXPECT_TRUE(check());

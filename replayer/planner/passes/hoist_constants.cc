@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "live/operators.h"
-#include "replayer/planner/analysis/lifetimes.h"
 #include "replayer/planner/analysis/writes.h"
 #include "replayer/planner/passes/passes.h"
 
