@@ -15,6 +15,9 @@ std::atomic<FrontendHints::Collect> collector = nullptr;
 }  // namespace
 
 FrontendHints* FrontendHints::current() noexcept { return current_hints; }
+FrontendHints::Scope FrontendHints::make_current(FrontendHints* hints) {
+  return {current_hints, hints};
+}
 
 trace::Index FrontendHints::leaf(trace::LeafKind kind, const std::string& path) {
   const trace::Leaf leaf{kind, path};
@@ -89,14 +92,5 @@ void FrontendHints::take(std::size_t position, const trace::ScalarSite& site,
   add_site(site, std::move(formula));
   announced_.erase(announced_.begin() + static_cast<std::ptrdiff_t>(position));
 }
-
-FrontendHints::Scope::Scope(FrontendHints& hints)
-    : previous_(std::exchange(current_hints, &hints)) {}
-
-FrontendHints::Scope::~Scope() { current_hints = previous_; }
-
-Unnoticed::Unnoticed() : previous_(std::exchange(current_hints, nullptr)) {}
-
-Unnoticed::~Unnoticed() { current_hints = previous_; }
 
 }  // namespace steptape::recorder

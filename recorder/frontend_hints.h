@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "live/scoped.h"
 #include "steptape/refusal.h"
 #include "trace/formula.h"
 #include "trace/model.h"
@@ -32,6 +33,10 @@ class FrontendHints {
 
   /// Of the recording that is under way in this thread, or null.
   static FrontendHints* current() noexcept;
+  using Scope = live::Scoped<FrontendHints*>;
+  /// Makes `hints` the current ones of this thread. Null: in a thread that records, the front end
+  /// is not told. It runs the step as if there was not a recording, and ops alone are written down.
+  static Scope make_current(FrontendHints* hints);
 
   /// A number that the next ops may take, and what it follows from.
   struct Number {
@@ -237,18 +242,6 @@ class FrontendHints {
   std::vector<Refusal> take_refusals() { return std::move(refusals_); }
   std::vector<trace::Effect> take_effects() { return std::move(effects_); }
 
-  /// Makes `hints` the current ones of this thread while it lives.
-  class Scope {
-   public:
-    explicit Scope(FrontendHints& hints);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    FrontendHints* previous_;
-  };
-
  private:
   bool follows_numbers_ = false;
   bool is_discarded_ = false;
@@ -286,21 +279,6 @@ class FrontendHints {
   std::vector<ModuleCall> open_calls_;
   std::unordered_map<std::string, std::uint32_t> calls_of_;
   std::size_t calls_ = 0;
-};
-
-class FrontendHints;
-
-/// While it lives in a thread that records, the front end is not told: it runs the step as if there
-/// was not a recording, and ops alone are written down.
-class Unnoticed {
- public:
-  Unnoticed();
-  ~Unnoticed();
-  Unnoticed(const Unnoticed&) = delete;
-  Unnoticed& operator=(const Unnoticed&) = delete;
-
- private:
-  FrontendHints* previous_;
 };
 
 }  // namespace steptape::recorder

@@ -22,7 +22,8 @@ void write_returned(trace::Recording& recording, const Returned& returned) {
 /// What ends with the step: what listens to the thread, in the order in which it began.
 struct OpenRecording::Listening {
   Listening(const std::shared_ptr<Tape>& tape, Interceptor& interceptor)
-      : noting(tape->state().hints), scope(interceptor.listen(tape)) {}
+      : noting(FrontendHints::make_current(&tape->state().hints)),
+        scope(interceptor.listen(tape)) {}
 
   const ScopeWatch scopes;
   const FrontendHints::Scope noting;

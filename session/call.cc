@@ -390,7 +390,7 @@ recorder::Returned Call::run_function(InsideStep::Depth depth) {
   const BackwardInThisThread here(depth == InsideStep::Depth::kWatched);
   recorder::Returned returned;
   deferred_ = {};
-  const Deferred::Scope scope(deferred_);
+  const auto scope = Deferred::make_current(deferred_);
   pack::Results results = eager_();
   step_.note_results(results);
   returned.results = std::move(results.tensors);

@@ -30,9 +30,8 @@ void Deferred::run(const std::function<void(torch::optim::Optimizer&)>& step) co
 
 Deferred* Deferred::current() noexcept { return current_deferred; }
 
-Deferred::Scope::Scope(Deferred& deferred)
-    : previous_(std::exchange(current_deferred, &deferred)) {}
-
-Deferred::Scope::~Scope() { current_deferred = previous_; }
+live::Scoped<Deferred*> Deferred::make_current(Deferred& deferred) {
+  return {current_deferred, &deferred};
+}
 
 }  // namespace steptape::session

@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "live/scoped.h"
+
 namespace torch::optim {
 class Optimizer;
 }
@@ -37,17 +39,7 @@ struct Deferred {
   /// Of the step that this thread is in, or null.
   static Deferred* current() noexcept;
 
-  /// Makes `deferred` the current one while it lives.
-  class Scope {
-   public:
-    explicit Scope(Deferred& deferred);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    Deferred* previous_;
-  };
+  static live::Scoped<Deferred*> make_current(Deferred& deferred);
 };
 
 }  // namespace steptape::session

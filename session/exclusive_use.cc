@@ -58,8 +58,7 @@ ExclusiveUse::~ExclusiveUse() {
   for (const void* object : taken_) in_use().erase(object);
 }
 
-InsideStep::InsideStep(Depth now) : before_(std::exchange(depth, now)) {}
-InsideStep::~InsideStep() { depth = before_; }
+InsideStep::InsideStep(Depth now) : depth_(depth, now) {}
 InsideStep::Depth InsideStep::now() noexcept { return depth; }
 void InsideStep::note_foreign_values() noexcept { foreign_values = true; }
 bool InsideStep::take_foreign_values() noexcept { return std::exchange(foreign_values, false); }

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "live/scoped.h"
+
 namespace steptape::session {
 
 /// Holds tracked objects for the time of one step, in the whole process. Two steps over one object
@@ -27,9 +29,6 @@ class InsideStep {
  public:
   enum class Depth { kOutside, kEager, kWatched };
   explicit InsideStep(Depth now);
-  ~InsideStep();
-  InsideStep(const InsideStep&) = delete;
-  InsideStep& operator=(const InsideStep&) = delete;
   static Depth now() noexcept;
 
   /// A step of a session with declared values ran inside a watched step of another: a replay of
@@ -38,7 +37,7 @@ class InsideStep {
   static bool take_foreign_values() noexcept;
 
  private:
-  Depth before_;
+  live::Scoped<Depth> depth_;
 };
 
 }  // namespace steptape::session

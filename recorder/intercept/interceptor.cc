@@ -106,13 +106,8 @@ OpListener* active_listener() noexcept {
 }
 
 ActiveListener::ActiveListener(std::shared_ptr<OpListener> listener)
-    : previous_(std::exchange(own_listener, listener.get())) {
-  guards_ = std::make_unique<Guards>(std::move(listener));
-}
+    : own_(own_listener, listener.get()), guards_(std::make_unique<Guards>(std::move(listener))) {}
 
-ActiveListener::~ActiveListener() {
-  guards_.reset();
-  own_listener = previous_;
-}
+ActiveListener::~ActiveListener() = default;
 
 }  // namespace steptape::recorder

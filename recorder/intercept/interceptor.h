@@ -8,6 +8,8 @@
 #include <memory>
 #include <string_view>
 
+#include "live/scoped.h"
+
 namespace steptape::recorder {
 
 /// Sees one op. `run` performs it on `stack`: arguments are there before, returns after. Called on
@@ -73,8 +75,8 @@ class ActiveListener {
 
  private:
   struct Guards;
+  live::Scoped<OpListener*> own_;
   std::unique_ptr<Guards> guards_;
-  OpListener* previous_;
 };
 
 }  // namespace steptape::recorder

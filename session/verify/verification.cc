@@ -143,7 +143,7 @@ class Verification {
       return recorder::run_with_digests(eager, *interceptor_, eager_digests_, call_.exchanges,
                                         repeats);
     const auto unnoticed = [&eager] {
-      const recorder::Unnoticed scope;
+      const auto unnoticed = recorder::FrontendHints::make_current(nullptr);
       return eager();
     };
     recorder::Recorded recorded =
