@@ -599,7 +599,7 @@ class Exit {
     for (const trace::NamedValue& was : before) {
       const auto is = std::ranges::find(now, was.name, &trace::NamedValue::name);
       if (is != now.end() && is->value == was.value) continue;
-      const auto& advances = state_.hints.advances();
+      const auto& advances = state_.hints.said.advances;
       if (std::ranges::find(advances, group + "." + was.name, &trace::Advance::path) !=
           advances.end()) {
         continue;  // a counter that replays count on
@@ -616,7 +616,7 @@ class Exit {
 
   void compare_training() {
     // a front end that sees attributes sets this one again
-    if (state_.hints.follows_numbers()) return;
+    if (state_.hints.said.follows_numbers) return;
     for (const live::ModuleAt& now : snapshot_.modules) {
       const auto before =
           std::ranges::find(state_.recording.modules, now.path, &trace::Module::path);

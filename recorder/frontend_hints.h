@@ -62,17 +62,31 @@ class FrontendHints {
     bool is_nonzero;
   };
 
-  /// Number `position` of those that the step returns follows `formula`.
-  void return_number(std::size_t position, trace::Formula formula) {
-    returned_.emplace_back(position, std::move(formula));
-  }
-  const std::vector<std::pair<std::size_t, trace::Formula>>& returned() const { return returned_; }
-
-  /// The step ends with this number at the place that a host value or hyperparameter is read from.
-  void become(std::size_t position, std::string path) {
-    becoming_.emplace_back(position, std::move(path));
-  }
-  const std::vector<std::pair<std::size_t, std::string>>& becoming() const { return becoming_; }
+  /// What the front end writes down for the session, which binds it.
+  struct Said {
+    /// Numbers that the step returns, by position, and what they follow.
+    std::vector<std::pair<std::size_t, trace::Formula>> returned;
+    /// Numbers that the step returns, by position, and the places that host values or
+    /// hyperparameters are read from at which it ends with them.
+    std::vector<std::pair<std::size_t, std::string>> becoming;
+    /// Inputs that stand in a place of the program's, where the step may leave a result.
+    std::vector<trace::HeldInput> places;
+    std::vector<trace::HeldPlace> held_places;
+    /// What the step adds to host numbers of optimizer state.
+    std::vector<trace::Advance> advances;
+    /// All that the program does with what these ops gave the host is known, though none of it may
+    /// have entered an op.
+    std::set<trace::Index> followed_reads;
+    /// The numbers of these leaves went where they cannot be followed: they must stay what they
+    /// are.
+    std::set<trace::Index> escaped;
+    /// Every number that varies has a known source: what is left are literals.
+    bool follows_numbers = false;
+    /// What the front end holds places to, as a plan will: it found this there when the step began,
+    /// and two recordings that found something else there are told apart by it.
+    std::map<std::string, std::string> guarded;
+  };
+  Said said;
 
   /// The step does not return the result tensors from `position` on, but leaves them at this place.
   void leave_results(std::size_t position, std::string path) {
@@ -87,15 +101,6 @@ class FrontendHints {
     return name;
   }
 
-  /// An input stands in a place of the program's, where the step may leave a result.
-  void note_place(trace::HeldInput place) { places_.push_back(std::move(place)); }
-  const std::vector<trace::HeldInput>& places() const { return places_; }
-  void note_held_place(trace::HeldPlace place) { held_places_.push_back(std::move(place)); }
-  const std::vector<trace::HeldPlace>& held_places() const { return held_places_; }
-
-  /// The step adds `by` to the host number of optimizer state at `path`.
-  void advance(std::string path, std::int64_t by) { advances_.push_back({std::move(path), by}); }
-  const std::vector<trace::Advance>& advances() const { return advances_; }
   /// The front end assigns to this hyperparameter after a replay what the step did.
   void assign(std::string path) { assigned_.insert(std::move(path)); }
   bool is_assigned(const std::string& path) const { return assigned_.contains(path); }
@@ -105,10 +110,6 @@ class FrontendHints {
     kept_.emplace(storage.unsafeGetStorageImpl(), storage.getWeakStorageImpl());
   }
   bool keeps_views(const c10::StorageImpl* storage) const { return kept_.contains(storage); }
-
-  /// From here on every number that varies has a known source: what is left are literals.
-  void follow_numbers() { follows_numbers_ = true; }
-  bool follows_numbers() const { return follows_numbers_; }
 
   /// The position of a leaf, for formulas.
   trace::Index leaf(trace::LeafKind kind, const std::string& path);
@@ -121,10 +122,6 @@ class FrontendHints {
   void withdraw();
   /// The program has decided by `formula`: the recording holds while that stays so.
   void require(trace::Formula formula, bool is_nonzero);
-  /// All that the program does with what op `op` gave the host is known, though none of it may have
-  /// entered an op.
-  void follow_read(trace::Index op) { followed_reads_.insert(op); }
-  const std::set<trace::Index>& followed_reads() const { return followed_reads_; }
   /// How many host reads there were; those after the first `count` were made by torch's functions
   /// for themselves, and the program has not seen what they gave.
   std::size_t reads() const { return reads_.size(); }
@@ -133,8 +130,6 @@ class FrontendHints {
     for (; count < reads_.size(); ++count) internal_reads_.insert(reads_[count]);
   }
   const std::set<trace::Index>& internal_reads() const { return internal_reads_; }
-  /// The number of this leaf went where it cannot be followed: it must stay what it is.
-  void escape(trace::Index leaf) { escaped_.insert(leaf); }
   /// The recording holds for one value of this leaf alone, because of the line that runs now.
   void note_held(trace::Index leaf);
 
@@ -178,13 +173,6 @@ class FrontendHints {
 
   void refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
   void add_effect(trace::Effect effect) { effects_.push_back(std::move(effect)); }
-
-  /// The front end holds a place to what it found there when the step began, and so will a plan:
-  /// two recordings that found something else there are told apart by it.
-  void note_guarded(const std::string& place, std::string value) {
-    guarded_[place] = std::move(value);
-  }
-  const std::map<std::string, std::string>& guarded() const { return guarded_; }
 
   /// A call of `module` begins, the newest of those that have not ended; its path is "" where
   /// nobody tracks it.
@@ -236,14 +224,12 @@ class FrontendHints {
   const std::vector<trace::Leaf>& leaves() const { return leaves_; }
   const std::vector<Site>& sites() const { return sites_; }
   const std::vector<Condition>& conditions() const { return conditions_; }
-  const std::set<trace::Index>& escaped() const { return escaped_; }
   /// The places of the first lines, by leaf.
   const std::map<trace::Index, std::string>& held() const { return held_; }
   std::vector<Refusal> take_refusals() { return std::move(refusals_); }
   std::vector<trace::Effect> take_effects() { return std::move(effects_); }
 
  private:
-  bool follows_numbers_ = false;
   bool is_discarded_ = false;
   bool leaves_out_ = false;
   std::vector<trace::Leaf> leaves_;
@@ -254,18 +240,11 @@ class FrontendHints {
   std::string function_;
   std::size_t first_site_ = 0;
   std::size_t ops_since_ = 0;
-  bool does_more_ = false;  ///< than its op does
-  std::vector<std::pair<std::size_t, trace::Formula>> returned_;
+  bool does_more_ = false;                                         ///< than its op does
   std::vector<std::pair<std::size_t, std::string>> left_results_;  ///< in ascending order
-  std::vector<std::pair<std::size_t, std::string>> becoming_;
-  std::vector<trace::HeldInput> places_;
-  std::vector<trace::HeldPlace> held_places_;
-  std::vector<trace::Advance> advances_;
   std::set<std::string> assigned_;
   std::vector<Condition> conditions_;
-  std::set<trace::Index> escaped_;
   std::map<trace::Index, std::string> held_;
-  std::set<trace::Index> followed_reads_;
   std::vector<trace::Index> reads_;
   /// Held weakly, so that no other memory gets the same address meanwhile.
   std::map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> made_, states_,
@@ -275,7 +254,6 @@ class FrontendHints {
   std::map<Range, Look> looked_at_;
   std::vector<Refusal> refusals_;
   std::vector<trace::Effect> effects_;
-  std::map<std::string, std::string> guarded_;
   std::vector<ModuleCall> open_calls_;
   std::unordered_map<std::string, std::uint32_t> calls_of_;
   std::size_t calls_ = 0;

@@ -328,7 +328,7 @@ void Tape::name_backward(Running& running, const torch::autograd::Node& node) {
   const auto is_before = [this](const torch::autograd::Node& each) {
     return !nodes_.number_of(each);
   };
-  const bool is_told = state_.hints.follows_numbers();  // with its line
+  const bool is_told = state_.hints.said.follows_numbers;  // with its line
   if (!is_told && state_.graphs.leads_out(node, is_before)) {
     state_.refusals.add(RefusalCode::kUnconsumedGraph, "backward", site_,
                         "backward meets a graph that was built before the step");

@@ -212,7 +212,7 @@ void Tape::note_write(trace::TensorId id, trace::Index op) {
   live.has_each_index = false;
   if (live.origin == Origin::kForeign) {
     live.may_be_scratch =
-        is_owner() && (FrontendHints::current() == nullptr || state_.hints.follows_numbers());
+        is_owner() && (FrontendHints::current() == nullptr || state_.hints.said.follows_numbers);
   }
   ByteRanges* const ranges = live.written                      ? &*live.written
                              : live.origin == Origin::kForeign ? &live.overwritten

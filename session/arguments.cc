@@ -71,13 +71,13 @@ class Binder {
     }
     bind_views();
     for (const trace::Index formula : unsure_) recording_.proofs.push_back({formula, {}, false});
-    for (const auto& [position, formula] : hints().returned()) bind(position, formula);
-    for (const auto& [position, path] : hints().becoming()) {
+    for (const auto& [position, formula] : hints().said.returned) bind(position, formula);
+    for (const auto& [position, path] : hints().said.becoming) {
       if (position < recording_.numbers.size()) recording_.numbers[position].becomes = path;
     }
-    recording_.held = hints().held_places();
+    recording_.held = hints().said.held_places;
     std::ranges::copy_if(
-        hints().places(), std::back_inserter(recording_.places),
+        hints().said.places, std::back_inserter(recording_.places),
         [this](const trace::HeldInput& place) {
           // one that the step has changed as it ran, and is refused for
           const bool is_known =
@@ -94,11 +94,11 @@ class Binder {
     for (const recorder::FrontendHints::Condition& condition : hints().conditions()) {
       bindings_.require(renumbered(condition.formula), condition.is_nonzero);
     }
-    for (const auto& [path, by] : hints().advances()) bindings_.advance(path, by);
-    for (const trace::Index op : hints().followed_reads()) {
+    for (const auto& [path, by] : hints().said.advances) bindings_.advance(path, by);
+    for (const trace::Index op : hints().said.followed_reads) {
       followed_.insert(trace::read_path(op));
     }
-    for (const trace::Index leaf : hints().escaped()) pin(leaf);
+    for (const trace::Index leaf : hints().said.escaped) pin(leaf);
     for (const trace::Formula& formula : held_) hold(formula);
     // what a front end follows and the step has not read may be anything
     for (const trace::Leaf& leaf : hints().leaves()) {

@@ -38,7 +38,7 @@ Plans::Plans(SessionState& session, Journal& journal, const std::string& step)
 
 void Plans::bind_numbers(recorder::Recorded& recorded) {
   if (recorded.is_warm_up()) return;
-  if (recorded.hints.follows_numbers()) {
+  if (recorded.hints.said.follows_numbers) {
     bind_followed_numbers(recorded);
   } else {
     replayer::bind_optimizers(recorded.recording);

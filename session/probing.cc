@@ -193,7 +193,7 @@ std::optional<Refusal> unexplained_number(const trace::Recording& before,
 /// Where numbers are followed, the reads that ops made for themselves alone are matched by their
 /// bits.
 const std::set<trace::Index>* only_reads(const recorder::Recorded& recorded) {
-  return recorded.hints.follows_numbers() ? &recorded.hints.internal_reads() : nullptr;
+  return recorded.hints.said.follows_numbers ? &recorded.hints.internal_reads() : nullptr;
 }
 
 bool same_codes(const std::vector<Refusal>& a, const std::vector<Refusal>& b) {
@@ -204,9 +204,9 @@ bool same_codes(const std::vector<Refusal>& a, const std::vector<Refusal>& b) {
 
 /// Whether a place that both hold to what they found there held something else.
 bool told_apart_by_places(const recorder::FrontendHints& a, const recorder::FrontendHints& b) {
-  return std::ranges::any_of(a.guarded(), [&b](const auto& place) {
-    const auto other = b.guarded().find(place.first);
-    return other != b.guarded().end() && other->second != place.second;
+  return std::ranges::any_of(a.said.guarded, [&b](const auto& place) {
+    const auto other = b.said.guarded.find(place.first);
+    return other != b.said.guarded.end() && other->second != place.second;
   });
 }
 
@@ -268,7 +268,7 @@ std::optional<Probing::Parted> Probing::difference_from(const recorder::Recorded
     return Parted{*std::move(refusal), false};
   }
   if (auto refusal =
-          unexplained_number(previous.recording, explained, recorded.hints.follows_numbers())) {
+          unexplained_number(previous.recording, explained, recorded.hints.said.follows_numbers)) {
     return Parted{*std::move(refusal), false};
   }
   recorded.recording = std::move(explained);
@@ -287,7 +287,7 @@ std::optional<Probing::Repeated> Probing::repeats(const trace::Recording& known,
                                                   recorder::Recorded& recorded) const {
   if (!recorded.outside.empty()) return std::nullopt;
   if (!trace::same_op_stream(known, recorded.recording)) return std::nullopt;
-  const bool sees_all = recorded.hints.follows_numbers();
+  const bool sees_all = recorded.hints.said.follows_numbers;
   // the same shape: its numbers alone can be new
   const bool is_same_entry = trace::same_entry(known, recorded.recording, trace::Numbers::kAny);
   trace::Recording explained = recorded.recording;

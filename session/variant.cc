@@ -85,7 +85,7 @@ PlanStats Variant::stats() const {
 std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState& session,
                                       std::uint64_t number) {
   const auto start = std::chrono::steady_clock::now();
-  if (!recorded.hints.follows_numbers()) hold_explained_numbers(recorded.recording);
+  if (!recorded.hints.said.follows_numbers) hold_explained_numbers(recorded.recording);
   auto recording = std::make_shared<trace::Recording>(std::move(recorded.recording));
   auto executor = replayer::make_executor(recording, generators_of(session.objects),
                                           {.static_gradients = session.options.static_gradients,

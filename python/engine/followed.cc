@@ -180,7 +180,7 @@ void pin(const Formula& formula, double value) {
   for (const trace::Node& node : formula.nodes) {
     if (node.operation != Operation::kLeaf) continue;
     if (is_read(node)) now().note_held(node.leaf);
-    now().escape(node.leaf);
+    now().said.escaped.insert(node.leaf);
   }
 }
 

@@ -396,7 +396,9 @@ void define(py::module_& m) {
       "advance_of", [](const py::object& number, const std::string& kind, const std::string& path) {
         return FollowedNumbers::current().advance_of(number.ptr(), trace::leaf_kind_of(kind), path);
       });
-  m.def("advance", [](std::string path, std::int64_t by) { hints().advance(std::move(path), by); });
+  m.def("advance", [](std::string path, std::int64_t by) {
+    hints().said.advances.push_back({std::move(path), by});
+  });
   m.def("assign", [](std::string path) { hints().assign(std::move(path)); });
   m.def("refuse", &refuse);
   m.def("join_path", &trace::join_path);

@@ -14,7 +14,7 @@ void Recorder::begin() {
   open_ = std::make_unique<recorder::OpenRecording>(
       std::vector<recorder::Argument>(), session_.objects,
       recorder::interceptor(recorder::InterceptorKind::kFakeKey), detail_);
-  recorder::FrontendHints::current()->follow_numbers();
+  recorder::FrontendHints::current()->said.follows_numbers = true;
   FollowedNumbers::current().clear();  // of the step before: the hints of both may lie in one place
 }
 

@@ -141,7 +141,7 @@ void Outcome::add_assigned(Tracked& tracked, recorder::FrontendHints& hints, pac
         if (before == Before::kSame) FollowedNumbers::current().hold(number);
         return;
       }
-      hints.become(position, parts.back());
+      hints.said.becoming.emplace_back(position, parts.back());
       parts.pop_back();
     };
     std::string words = kept.is_none() ? "" : "appended:";
@@ -240,22 +240,22 @@ void Outcome::note_places(MovingPlaces& moving, recorder::FrontendHints& hints,
         }
         tensors.erase(now);
       }
-      hints.note_place(std::move(input));
+      hints.said.places.push_back(std::move(input));
     }
     for (const auto& [name, tensor] : tensors) {
       const trace::Index result = index_in(results, tensor);
       are_results = are_results && result != trace::kNone;
       if (result != trace::kNone)
-        hints.note_place({.path = name,
-                          .result = result,
-                          .is_carried = true,
-                          .place = static_cast<trace::Index>(i)});
+        hints.said.places.push_back({.path = name,
+                                     .result = result,
+                                     .is_carried = true,
+                                     .place = static_cast<trace::Index>(i)});
     }
     // players hold no numbers of such places: who sets them does not matter
     const bool holds_others = has_others(found) || has_others(left);
     place.is_left = place.is_left || holds_others;
     const bool is_carried = are_results && !holds_others && !place.item;
-    hints.note_held_place(
+    hints.said.held_places.push_back(
         {place.name, found.structure(), left.structure(),
          is_carried ? trace::HeldPlace::Rule::kCarried : trace::HeldPlace::Rule::kLost});
   }
@@ -267,9 +267,10 @@ void Outcome::note_exchanged(MovingPlaces& moving, recorder::FrontendHints& hint
     if (!place.is_object()) continue;
     const bool is_same = moving.holds_its_object(place);
     place.is_left = place.is_left || !is_same;
-    hints.note_held_place({place.name, "an object", is_same ? "an object" : "another",
-                           is_same ? trace::HeldPlace::Rule::kGiven
-                                   : trace::HeldPlace::Rule::kLost});  // players know of no objects
+    hints.said.held_places.push_back(
+        {place.name, "an object", is_same ? "an object" : "another",
+         is_same ? trace::HeldPlace::Rule::kGiven
+                 : trace::HeldPlace::Rule::kLost});  // players know of no objects
   }
 }
 

@@ -303,7 +303,7 @@ pack::Results Step::run(const Given& given, py::object& result) {
 
 pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& given,
                                  py::object& result) {
-  hints.follow_numbers();
+  hints.said.follows_numbers = true;
   FollowedNumbers::current().clear();  // of a step that threw
   const ChangedArguments* changed = changed_.is_empty() ? nullptr : &changed_;
   const std::vector<std::string> place_names = moving_.names_of_given();
@@ -406,12 +406,12 @@ pack::Results Step::outcome_of(recorder::FrontendHints& hints, const Given& give
                                std::size_t first_place, const py::object& result) {
   const auto return_number = [&hints](std::size_t position, PyObject* number) {
     const trace::Formula* formula = FollowedNumbers::current().formula_of(number);
-    if (formula != nullptr) hints.return_number(position, *formula);
+    if (formula != nullptr) hints.said.returned.emplace_back(position, *formula);
   };
   pack::Results flat;
   auto outcome = std::make_shared<Outcome>();
   outcome->add_recorded_result(*this, moving_.containers(), result.ptr(), flat, return_number);
-  for (const auto& [place, value] : guarded()) hints.note_guarded(place, value);
+  for (const auto& [place, value] : guarded()) hints.said.guarded[place] = value;
   outcome->add_assigned(*this, hints, flat, return_number);
   outcome->note_places(moving_, hints, given.places, first_place, flat.tensors);
   outcome->remember_left(moving_, flat.tensors);

@@ -166,7 +166,7 @@ bool Watcher::compare_array(const Instruction& in) {
   if (is_single && are_numbers_weak()) constant = static_cast<float>(constant);
   const py::float_ read(tensor.item<double>());
   const std::string op = "ops[" + std::to_string(hints->newest_read()) + "]";
-  hints->follow_read(hints->newest_read());
+  hints->said.followed_reads.insert(hints->newest_read());
   const trace::Formula of_read = trace::leaf(hints->leaf(trace::LeafKind::kHostRead, op));
   const trace::Formula of_other = trace::constant(constant);
   const py::float_ beside(constant);

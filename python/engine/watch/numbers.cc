@@ -336,7 +336,7 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
   const trace::Formula leaf = newest_read();
   if (!awaited.tested.empty()) {
     if (FollowedNumbers::test_class(awaited.tested, leaf, *result == Py_True))
-      hints->follow_read(hints->newest_read());
+      hints->said.followed_reads.insert(hints->newest_read());
     return;
   }
   py::object followed = awaited.of_read
@@ -344,7 +344,7 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
                             : numbers.follow(*result, leaf);
   // wherever it goes that nobody follows it escapes: one that goes nowhere may be any
   if (!followed || !is_followed(followed.ptr())) return;
-  hints->follow_read(hints->newest_read());
+  hints->said.followed_reads.insert(hints->newest_read());
   Py_DECREF(std::exchange(*result, followed.release().ptr()));
 }
 
@@ -352,7 +352,7 @@ void Watcher::require_classes(const Awaited& awaited) {
   recorder::FrontendHints& hints = *recorder::FrontendHints::current();
   const auto label = [&](std::size_t position) {
     const trace::Index op = hints.read(awaited.first_read + position);
-    hints.follow_read(op);
+    hints.said.followed_reads.insert(op);
     return trace::leaf(hints.leaf(trace::LeafKind::kHostRead, "ops[" + std::to_string(op) + "]"));
   };
   FollowedNumbers::require_in_order(trace::constant(0), label(0));
@@ -495,7 +495,7 @@ void Watcher::follow_list(PyObject** list, std::span<const at::Tensor>& items) {
   py::object followed = FollowedNumbers::current().follow(*list, newest_read());
   if (!is_followed(followed.ptr())) return;
   recorder::FrontendHints& hints = *recorder::FrontendHints::current();
-  hints.follow_read(hints.newest_read());
+  hints.said.followed_reads.insert(hints.newest_read());
   Py_DECREF(std::exchange(*list, followed.release().ptr()));
 }
 
@@ -556,7 +556,7 @@ void Watcher::read_data(PyObject* data, std::vector<recorder::FrontendHints::Num
     numbers->push_back({tensor.is_floating_point() ? trace::Value{trace::Real{value}}
                                                    : trace::Value{static_cast<std::int64_t>(value)},
                         newest_read(), static_cast<trace::Index>(i)});
-    hints->follow_read(hints->newest_read());
+    hints->said.followed_reads.insert(hints->newest_read());
   }
 }
 
