@@ -72,23 +72,12 @@ void Objects::track(std::string name, std::shared_ptr<torch::optim::Optimizer> o
   impl_->order.push_back(optimizer.get());
 }
 
-void Objects::track(std::string name, std::shared_ptr<const ForeignModules> modules) {
-  check_name(name, *impl_);
-  impl_->order.push_back(modules->identity());
-  const ForeignModules* kind = modules.get();
-  impl_->foreign.push_back({std::move(name), std::move(modules), kind, nullptr});
-}
-
-void Objects::track(std::string name, std::shared_ptr<const ForeignOptimizer> optimizer) {
-  check_name(name, *impl_);
-  impl_->order.push_back(optimizer->identity());
-  const ForeignOptimizer* kind = optimizer.get();
-  impl_->foreign.push_back({std::move(name), std::move(optimizer), nullptr, kind});
-}
-
 void Objects::track(std::string name, std::shared_ptr<const Foreign> object) {
   check_name(name, *impl_);
-  impl_->foreign.push_back({std::move(name), std::move(object), nullptr, nullptr});
+  const auto* modules = dynamic_cast<const ForeignModules*>(object.get());
+  const auto* optimizer = dynamic_cast<const ForeignOptimizer*>(object.get());
+  if (modules != nullptr || optimizer != nullptr) impl_->order.push_back(object->identity());
+  impl_->foreign.push_back({std::move(name), std::move(object), modules, optimizer});
 }
 
 void Objects::track(std::string name, at::Tensor tensor) {

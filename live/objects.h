@@ -75,8 +75,6 @@ class Objects {
   void track(std::string name, std::shared_ptr<torch::optim::Optimizer> optimizer);
   /// Objects of another language: a tree of modules, an optimizer, or anything else that plans
   /// depend on.
-  void track(std::string name, std::shared_ptr<const ForeignModules> modules);
-  void track(std::string name, std::shared_ptr<const ForeignOptimizer> optimizer);
   void track(std::string name, std::shared_ptr<const Foreign> object);
   void track(std::string name, at::Tensor tensor);
   void track(std::string name, at::Generator generator);

@@ -14,6 +14,13 @@ namespace steptape {
 struct Session::Impl {
   session::SessionState state;
 
+  template <typename Object>
+  Session& track(Session& session, const std::string& name, Object&& object) {
+    must_not_have_started(name);
+    state.objects.track(name, std::forward<Object>(object));
+    return session;
+  }
+
   void must_not_have_started(const std::string& name) const {
     if (!state.started) return;
     throw Error(ErrorCode::kFailedPrecondition,
@@ -40,40 +47,28 @@ Session::~Session() {
 }
 
 Session& Session::track(const std::string& name, torch::nn::Module& module) {
-  impl_->must_not_have_started(name);
-  impl_->state.objects.track(name, module);
-  return *this;
+  return impl_->track(*this, name, module);
 }
 
 Session& Session::track(const std::string& name, std::shared_ptr<torch::nn::Module> module) {
-  impl_->must_not_have_started(name);
-  impl_->state.objects.track(name, std::move(module));
-  return *this;
+  return impl_->track(*this, name, std::move(module));
 }
 
 Session& Session::track(const std::string& name, torch::optim::Optimizer& optimizer) {
-  impl_->must_not_have_started(name);
-  impl_->state.objects.track(name, optimizer);
-  return *this;
+  return impl_->track(*this, name, optimizer);
 }
 
 Session& Session::track(const std::string& name,
                         std::shared_ptr<torch::optim::Optimizer> optimizer) {
-  impl_->must_not_have_started(name);
-  impl_->state.objects.track(name, std::move(optimizer));
-  return *this;
+  return impl_->track(*this, name, std::move(optimizer));
 }
 
 Session& Session::track(const std::string& name, at::Tensor tensor) {
-  impl_->must_not_have_started(name);
-  impl_->state.objects.track(name, std::move(tensor));
-  return *this;
+  return impl_->track(*this, name, std::move(tensor));
 }
 
 Session& Session::track(const std::string& name, at::Generator generator) {
-  impl_->must_not_have_started(name);
-  impl_->state.objects.track(name, std::move(generator));
-  return *this;
+  return impl_->track(*this, name, std::move(generator));
 }
 
 Session& Session::declare_host(const std::string& name, std::function<pack::Leaf()> function) {

@@ -48,14 +48,14 @@ void start(watch::Watcher& watcher) {
 
 void Tracked::track_model(const std::string& name, const py::object& module) {
   auto modules = std::make_shared<Modules>(roots_, moving_, module.ptr());
-  session_.objects.track(name, std::shared_ptr<const live::ForeignModules>(modules));
+  session_.objects.track(name, modules);
   watched_.emplace_back(name, std::move(modules));
 }
 
 void Tracked::track_optimizer(const std::string& name, const py::object& optimizer) {
   auto tracked =
       std::make_shared<Optimizer>(roots_, moving_, uses_[optimizer.ptr()], optimizer.ptr());
-  session_.objects.track(name, std::shared_ptr<const live::ForeignOptimizer>(tracked));
+  session_.objects.track(name, tracked);
   watched_.emplace_back(name, std::move(tracked));
 }
 
@@ -72,7 +72,7 @@ void Tracked::track_host(const std::string& name, const py::list& places) {
     const auto [path, dict, key] = py::cast<std::tuple<std::string, py::dict, py::object>>(item);
     state->add({Slot::Kind::kEntry, path, Root(roots_, dict.ptr()), Root(roots_, key.ptr())});
   }
-  session_.objects.track(name, std::shared_ptr<const live::ForeignModules>(state));
+  session_.objects.track(name, state);
   host_ = state;
   watched_.emplace_back(name, std::move(state));
 }
