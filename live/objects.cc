@@ -149,13 +149,6 @@ std::vector<std::pair<std::string, std::shared_ptr<const Foreign>>> Objects::for
   return result;
 }
 
-std::string Objects::path_of(const at::Generator& generator) const {
-  for (const auto& tracked : impl_->generators) {
-    if (tracked.generator == generator) return tracked.name;
-  }
-  return {};
-}
-
 std::vector<const void*> Objects::identities() const { return impl_->order; }
 
 std::string Objects::text() const {

@@ -88,8 +88,6 @@ class Objects {
   std::vector<std::pair<std::string, torch::optim::Optimizer*>> optimizers() const;
   std::vector<std::pair<std::string, at::Generator>> generators() const;
   std::vector<std::pair<std::string, std::shared_ptr<const Foreign>>> foreign() const;
-  /// The path of a generator, or "" when it is neither the default nor tracked.
-  std::string path_of(const at::Generator& generator) const;
   /// Addresses that identify the tracked modules, optimizers and tensors in this process.
   std::vector<const void*> identities() const;
 

@@ -5,7 +5,6 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -179,13 +178,7 @@ trace::Operator describe(const c10::OperatorHandle& op) {
   return cache.get(op);
 }
 
-namespace {
-
 using enum Reach;
-constexpr std::array kReaches = {kComputes,    kExchanges, kOtherLibrary,
-                                 kOtherValues, kStorage,   kOutside};
-
-}  // namespace
 
 bool has_trace_value(const c10::Type& type) {
   switch (type.kind()) {
@@ -212,8 +205,6 @@ bool has_trace_value(const c10::Type& type) {
       return false;
   }
 }
-
-std::span<const Reach> reaches() noexcept { return kReaches; }
 
 Reach reach_of(const c10::FunctionSchema& schema) {
   const auto is_plain = [](const c10::Argument& a) { return has_trace_value(*a.type()); };

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +28,6 @@ enum class Reach : std::uint8_t {
 /// Whether a trace can hold every value of this type, of those that operators of aten take.
 bool has_trace_value(const c10::Type& type);
 
-std::span<const Reach> reaches() noexcept;
 Reach reach_of(const c10::FunctionSchema& schema);
 /// "computes", "is of another library than aten", ...
 std::string_view words_of(Reach reach) noexcept;

@@ -36,8 +36,6 @@ class Publication {
   /// Of the buffers with these paths.
   explicit Publication(std::set<std::string> paths) : paths_(std::move(paths)) {}
 
-  const std::set<std::string>& paths() const { return paths_; }
-
   /// Copies `from`, which has all of them and gradients besides, into a version that nobody reads,
   /// or a new one. One thread at a time. Throws c10::Error when memory is short; nothing is
   /// published then.

@@ -28,10 +28,7 @@ std::byte* Ring::take(std::size_t bytes) {
   Slot& slot = slots_[next_];
   if (slot.fence == nullptr) slot.fence = memory_.make_fence();
   if (slot.is_under_way) {
-    if (!slot.fence->is_done()) {
-      slot.fence->wait();
-      ++waits_;
-    }
+    if (!slot.fence->is_done()) slot.fence->wait();
     slot.is_under_way = false;
   }
   if (bytes > slot.bytes) {
@@ -53,12 +50,6 @@ void Ring::done() {
   slot.is_under_way = true;
   is_taken_ = false;
   next_ = (next_ + 1) % slots_.size();
-}
-
-std::size_t Ring::bytes() const {
-  std::size_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.bytes;
-  return bytes;
 }
 
 }  // namespace steptape::replayer::cuda

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -59,11 +58,6 @@ class Ring {
   /// All that uses what was taken has been asked of the stream. Nothing where nothing is taken.
   void done();
 
-  /// How many takes had to wait.
-  std::uint64_t waits() const { return waits_; }
-  /// Of all slots.
-  std::size_t bytes() const;
-
  private:
   struct Slot {
     std::byte* memory = nullptr;
@@ -76,7 +70,6 @@ class Ring {
   std::vector<Slot> slots_;
   std::size_t next_ = 0;   ///< the oldest
   bool is_taken_ = false;  ///< next_
-  std::uint64_t waits_ = 0;
 };
 
 }  // namespace steptape::replayer::cuda

@@ -1,7 +1,6 @@
 #include "replayer/runtime/cuda/plan/segments.h"
 
 #include <algorithm>
-#include <array>
 #include <unordered_set>
 
 #include "live/operators.h"
@@ -159,11 +158,6 @@ void place(trace::Index op, const Classification& classification,
 }
 
 }  // namespace
-
-std::string_view name_of(SegmentKind kind) noexcept {
-  constexpr std::array<std::string_view, 3> kNames = {"ahead", "graph", "between"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
 
 std::vector<Segment> segments_of(const Program& program, const std::vector<trace::Index>& order,
                                  const std::vector<KeptOut>& kept_out) {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "replayer/planner/program.h"
@@ -19,8 +18,6 @@ enum class SegmentKind : std::uint8_t {
   /// follows from bytes there.
   kBetween,
 };
-
-std::string_view name_of(SegmentKind kind) noexcept;
 
 /// Ops that a replay does in one go, in their order.
 struct Segment {

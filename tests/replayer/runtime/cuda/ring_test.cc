@@ -89,10 +89,7 @@ class RingTest : public ::testing::Test {
   Ring ring{memory, 3};
 };
 
-TEST_F(RingTest, AllocatesNothingUntilItIsAsked) {
-  EXPECT_THAT(memory.sizes, IsEmpty());
-  EXPECT_EQ(ring.bytes(), 0U);
-}
+TEST_F(RingTest, AllocatesNothingUntilItIsAsked) { EXPECT_THAT(memory.sizes, IsEmpty()); }
 
 TEST_F(RingTest, HandsOutItsSlotsInTurn) {
   std::byte *a = transfer(), *b = transfer(), *c = transfer();
@@ -102,7 +99,6 @@ TEST_F(RingTest, HandsOutItsSlotsInTurn) {
   EXPECT_EQ(transfer(), b);
   EXPECT_EQ(transfer(), c);
   EXPECT_THAT(waited_for(), IsEmpty());
-  EXPECT_EQ(ring.waits(), 0U);
 }
 
 TEST_F(RingTest, WaitsForTheOldestTransferWhenAllAreUnderWay) {
@@ -113,7 +109,6 @@ TEST_F(RingTest, WaitsForTheOldestTransferWhenAllAreUnderWay) {
   EXPECT_THAT(waited_for(), ElementsAre(1));
   transfer();
   EXPECT_THAT(waited_for(), ElementsAre(1, 2));
-  EXPECT_EQ(ring.waits(), 2U);
 }
 
 TEST_F(RingTest, WaitsOnlyForWhatIsLate) {
@@ -143,7 +138,7 @@ TEST_F(RingTest, OneSlotIsARingToo) {
 
 TEST_F(RingTest, ASlotGrowsToWhatIsAskedFor) {
   transfer(100);
-  EXPECT_GE(ring.bytes(), 100U);
+  EXPECT_GE(memory.sizes.begin()->second, 100U);
   transfer(100);
   transfer(100);
   finish(3);
@@ -271,7 +266,7 @@ TEST(RingPropertyTest, NoTransferIsOverwrittenBeforeItIsDone) {
       memory.stream.done += random() % (memory.stream.asked - memory.stream.done + 1);
     }
   }
-  EXPECT_GT(ring.waits(), 0U);
+  EXPECT_FALSE(memory.stream.waited_for.empty());
 }
 
 }  // namespace
