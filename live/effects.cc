@@ -1,6 +1,8 @@
 #include "live/effects.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 
 namespace steptape::live {
 namespace {
@@ -18,13 +20,10 @@ constexpr std::string_view kPermutation = "puts a value to each index";
 constexpr std::string_view kAlgebra = "checks shapes and dtypes, then only computes";
 
 constexpr auto kTable = std::to_array<Exception>({
-    {"aten::native_batch_norm", kWrites, kStatistics, kRunning},
-    {"aten::cudnn_batch_norm", kWrites, kStatistics, kRunning},
-    {"aten::miopen_batch_norm", kWrites, kStatistics, kRunning},
-    {"aten::_native_batch_norm_legit", kWrites, kStatistics, kRunning},
-    {"aten::batch_norm_update_stats", kWrites, kStatistics, kRunning},
-    {"aten::batch_norm_gather_stats", kWrites, kStatistics, kRunning},
-    {"aten::batch_norm_gather_stats_with_counts", kWrites, kStatistics, kRunning},
+    {"aten::native_batch_norm aten::cudnn_batch_norm aten::miopen_batch_norm "
+     "aten::_native_batch_norm_legit aten::batch_norm_update_stats "
+     "aten::batch_norm_gather_stats aten::batch_norm_gather_stats_with_counts",
+     kWrites, kStatistics, kRunning},
     {"aten::mkldnn_rnn_layer", kWrites, "workspace", "a workspace passed in is filled"},
     {"aten::mkldnn_rnn_layer_backward", kWrites, "workspace", "uses the workspace as scratch"},
     {"aten::_cudnn_rnn_backward", kWrites, "reserve", "uses the reserve as scratch"},
@@ -41,40 +40,22 @@ constexpr auto kTable = std::to_array<Exception>({
 
     {"aten::_cudnn_rnn", kDraws, "dropout", "cuDNN draws it, from bytes on the device"},
 
-    {"aten::is_same_size", kGeometryQuestion, "", kShape},
+    {"aten::is_same_size aten::_has_compatible_shallow_copy_type "
+     "aten::_debug_has_internal_overlap aten::size aten::stride aten::sym_size aten::sym_stride "
+     "aten::sym_numel aten::sym_storage_offset aten::is_pinned aten::is_complex "
+     "aten::is_floating_point aten::is_signed aten::is_conj aten::is_neg aten::is_inference "
+     "aten::is_leaf aten::is_set_to aten::output_nr aten::retains_grad aten::_version "
+     "aten::_has_same_storage_numel aten::_is_zerotensor aten::sym_is_contiguous "
+     "aten::cudnn_is_acceptable",
+     kGeometryQuestion, "", kShape},
     {"aten::_fused_sdp_choice", kGeometryQuestion, "", "chooses a kernel by shapes and switches"},
-    {"aten::_has_compatible_shallow_copy_type", kGeometryQuestion, "", kShape},
-    {"aten::_debug_has_internal_overlap", kGeometryQuestion, "", kShape},
-    {"aten::size", kGeometryQuestion, "", kShape},
-    {"aten::stride", kGeometryQuestion, "", kShape},
-    {"aten::sym_size", kGeometryQuestion, "", kShape},
-    {"aten::sym_stride", kGeometryQuestion, "", kShape},
-    {"aten::sym_numel", kGeometryQuestion, "", kShape},
-    {"aten::sym_storage_offset", kGeometryQuestion, "", kShape},
-    {"aten::is_pinned", kGeometryQuestion, "", kShape},
-    {"aten::is_complex", kGeometryQuestion, "", kShape},
-    {"aten::is_floating_point", kGeometryQuestion, "", kShape},
-    {"aten::is_signed", kGeometryQuestion, "", kShape},
-    {"aten::is_conj", kGeometryQuestion, "", kShape},
-    {"aten::is_neg", kGeometryQuestion, "", kShape},
-    {"aten::is_inference", kGeometryQuestion, "", kShape},
-    {"aten::is_leaf", kGeometryQuestion, "", kShape},
-    {"aten::is_set_to", kGeometryQuestion, "", kShape},
-    {"aten::output_nr", kGeometryQuestion, "", kShape},
-    {"aten::retains_grad", kGeometryQuestion, "", kShape},
-    {"aten::_version", kGeometryQuestion, "", kShape},
-    {"aten::_has_same_storage_numel", kGeometryQuestion, "", kShape},
-    {"aten::_is_zerotensor", kGeometryQuestion, "", kShape},
-    {"aten::sym_is_contiguous", kGeometryQuestion, "", kShape},
-    {"aten::cudnn_is_acceptable", kGeometryQuestion, "", kShape},
     {"aten::result_type", kGeometryQuestion, "", "answers from dtypes and dimensions"},
     {"aten::_batch_norm_impl_index", kGeometryQuestion, "", "says which kernel shapes chose"},
-    {"aten::_scaled_dot_product_fused_attention_overrideable", kGeometryQuestion, "", kCounts},
-    {"aten::_scaled_dot_product_flash_attention", kGeometryQuestion, "", kCounts},
-    {"aten::_scaled_dot_product_cudnn_attention", kGeometryQuestion, "", kCounts},
-    {"aten::_flash_attention_forward", kGeometryQuestion, "", kCounts},
-    {"aten::_efficient_attention_forward", kGeometryQuestion, "", kCounts},
-    {"aten::_cudnn_attention_forward", kGeometryQuestion, "", kCounts},
+    {"aten::_scaled_dot_product_fused_attention_overrideable "
+     "aten::_scaled_dot_product_flash_attention aten::_scaled_dot_product_cudnn_attention "
+     "aten::_flash_attention_forward aten::_efficient_attention_forward "
+     "aten::_cudnn_attention_forward",
+     kGeometryQuestion, "", kCounts},
 
     {"aten::resize_", kChangesStorage, "", "may grow the storage"},
     {"aten::resize_as_", kChangesStorage, "", "may grow the storage"},
@@ -83,54 +64,27 @@ constexpr auto kTable = std::to_array<Exception>({
 
     {"aten::_pack_padded_sequence", kDynamicShape, "", "the packed length is the sum of lengths"},
 
-    {"aten::floor_divide", kThrowsOnData, "", kInteger},
-    {"aten::floor_divide_", kThrowsOnData, "", kInteger},
-    {"aten::remainder", kThrowsOnData, "", kInteger},
-    {"aten::remainder_", kThrowsOnData, "", kInteger},
-    {"aten::fmod", kThrowsOnData, "", kInteger},
-    {"aten::fmod_", kThrowsOnData, "", kInteger},
+    {"aten::floor_divide aten::floor_divide_ aten::remainder aten::remainder_ aten::fmod "
+     "aten::fmod_",
+     kThrowsOnData, "", kInteger},
     {"aten::bernoulli", kThrowsOnData, "", "raises for a probability outside [0, 1]"},
     {"aten::bernoulli_", kThrowsOnData, "", "raises for a probability outside [0, 1]"},
 
     {"aten::_local_scalar_dense", kNeverThrows, "", "reads one element"},
-    {"aten::mm", kNeverThrows, "", kAlgebra},
-    {"aten::addmm", kNeverThrows, "", kAlgebra},
-    {"aten::bmm", kNeverThrows, "", kAlgebra},
-    {"aten::baddbmm", kNeverThrows, "", kAlgebra},
-    {"aten::mv", kNeverThrows, "", kAlgebra},
-    {"aten::addmv", kNeverThrows, "", kAlgebra},
-    {"aten::dot", kNeverThrows, "", kAlgebra},
-    {"aten::sum", kNeverThrows, "", kAlgebra},
-    {"aten::mean", kNeverThrows, "", kAlgebra},
-    {"aten::cat", kNeverThrows, "", kAlgebra},
-    {"aten::zero_", kNeverThrows, "", kAlgebra},
-    {"aten::_to_copy", kNeverThrows, "", kAlgebra},
-    {"aten::linear", kNeverThrows, "", kAlgebra},
-    {"aten::_log_softmax", kNeverThrows, "", kAlgebra},
-    {"aten::_log_softmax_backward_data", kNeverThrows, "", kAlgebra},
-    {"aten::_softmax", kNeverThrows, "", kAlgebra},
-    {"aten::_softmax_backward_data", kNeverThrows, "", kAlgebra},
-    {"aten::convolution", kNeverThrows, "", kAlgebra},
-    {"aten::convolution_backward", kNeverThrows, "", kAlgebra},
-    {"aten::mkldnn_convolution", kNeverThrows, "", kAlgebra},
-    {"aten::native_batch_norm", kNeverThrows, "", kAlgebra},
-    {"aten::native_batch_norm_backward", kNeverThrows, "", kAlgebra},
-    {"aten::native_layer_norm", kNeverThrows, "", kAlgebra},
-    {"aten::native_layer_norm_backward", kNeverThrows, "", kAlgebra},
-    {"aten::max_pool2d_with_indices", kNeverThrows, "", kAlgebra},
-    {"aten::threshold_backward", kNeverThrows, "", kAlgebra},
+    {"aten::mm aten::addmm aten::bmm aten::baddbmm aten::mv aten::addmv aten::dot aten::sum "
+     "aten::mean aten::cat aten::zero_ aten::_to_copy aten::linear aten::_log_softmax "
+     "aten::_log_softmax_backward_data aten::_softmax aten::_softmax_backward_data "
+     "aten::convolution aten::convolution_backward aten::mkldnn_convolution "
+     "aten::native_batch_norm aten::native_batch_norm_backward aten::native_layer_norm "
+     "aten::native_layer_norm_backward aten::max_pool2d_with_indices aten::threshold_backward",
+     kNeverThrows, "", kAlgebra},
 
     {"aten::arange", kSizesByScalar, "", "as many elements as steps fit between start and end"},
     {"aten::range", kSizesByScalar, "", "as many elements as steps fit between start and end"},
 
-    {"aten::addmm", kUnreadAtZero, "beta", kZero},
-    {"aten::addmm_", kUnreadAtZero, "beta", kZero},
-    {"aten::addmv", kUnreadAtZero, "beta", kZero},
-    {"aten::addmv_", kUnreadAtZero, "beta", kZero},
-    {"aten::addbmm", kUnreadAtZero, "beta", kZero},
-    {"aten::addbmm_", kUnreadAtZero, "beta", kZero},
-    {"aten::baddbmm", kUnreadAtZero, "beta", kZero},
-    {"aten::baddbmm_", kUnreadAtZero, "beta", kZero},
+    {"aten::addmm aten::addmm_ aten::addmv aten::addmv_ aten::addbmm aten::addbmm_ "
+     "aten::baddbmm aten::baddbmm_",
+     kUnreadAtZero, "beta", kZero},
 
     {"aten::scatter_", kFillsByIndex, "index", kPermutation},
     {"aten::index_copy_", kFillsByIndex, "index", kPermutation},
@@ -140,19 +94,14 @@ constexpr auto kTable = std::to_array<Exception>({
     {"aten::argsort", kGivesEachIndex, "", "says where each element was"},
     {"aten::randperm", kGivesEachIndex, "", "draws a permutation"},
 
-    {"c10d::allreduce_", kExchanges, "", kAll},
-    {"c10d::allreduce_coalesced_", kExchanges, "", kAll},
-    {"c10d::reduce_", kExchanges, "", kAll},
+    {"c10d::allreduce_ c10d::allreduce_coalesced_ c10d::reduce_", kExchanges, "", kAll},
     {"c10d::broadcast_", kExchanges, "tensors", "its root alone reads what it is given"},
-    {"c10d::allgather_", kExchanges, "output_tensors", kAll},
+    {"c10d::allgather_ c10d::reduce_scatter_ c10d::gather_ c10d::scatter_ c10d::alltoall_",
+     kExchanges, "output_tensors", kAll},
     {"c10d::_allgather_base_", kExchanges, "output_tensor", kAll},
     {"c10d::allgather_into_tensor_coalesced_", kExchanges, "outputs", kAll},
-    {"c10d::reduce_scatter_", kExchanges, "output_tensors", kAll},
     {"c10d::_reduce_scatter_base_", kExchanges, "output_tensor", kAll},
     {"c10d::reduce_scatter_tensor_coalesced_", kExchanges, "outputs", kAll},
-    {"c10d::gather_", kExchanges, "output_tensors", kAll},
-    {"c10d::scatter_", kExchanges, "output_tensors", kAll},
-    {"c10d::alltoall_", kExchanges, "output_tensors", kAll},
     {"c10d::alltoall_base_", kExchanges, "output", kAll},
     {"c10d::barrier", kExchanges, "tensor", kAll},
 
@@ -165,12 +114,19 @@ constexpr auto kTable = std::to_array<Exception>({
 
 std::span<const Exception> exceptions() noexcept { return kTable; }
 
-const Exception* find_exception(std::string_view name, ExceptionKind kind) noexcept {
-  for (const Exception& row : kTable) {
-    const bool library = row.name.ends_with("::");
-    if (row.kind == kind && (library ? name.starts_with(row.name) : name == row.name)) return &row;
+bool Exception::is_of(std::string_view name) const noexcept {
+  if (names.ends_with("::")) return name.starts_with(names);
+  for (std::size_t at = names.find(name); at != names.npos; at = names.find(name, at + 1)) {
+    const std::string_view rest = names.substr(at + name.size());
+    if ((at == 0 || names[at - 1] == ' ') && (rest.empty() || rest[0] == ' ')) return true;
   }
-  return nullptr;
+  return false;
+}
+
+const Exception* find_exception(std::string_view name, ExceptionKind kind) noexcept {
+  const auto found = std::ranges::find_if(
+      kTable, [&](const Exception& row) { return row.kind == kind && row.is_of(name); });
+  return found == kTable.end() ? nullptr : &*found;
 }
 
 }  // namespace steptape::live

@@ -26,13 +26,15 @@ enum class ExceptionKind {
 };
 
 struct Exception {
-  std::string_view
-      name;  ///< "aten::copy_": every overload; "c10d::": every operator of the library
+  /// "aten::copy_ aten::fill_": every overload; "c10d::": every operator of the library.
+  std::string_view names;
   ExceptionKind kind;
   std::string_view
       arguments;  ///< kWrites: names, comma-separated; empty: every tensor. kReturns,
                   ///< kDraws, kUnreadAtZero, kFillsByIndex: one; kExchanges: one or none
   std::string_view reason;
+
+  bool is_of(std::string_view name) const noexcept;
 };
 
 std::span<const Exception> exceptions() noexcept;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <sstream>
 
 #include "live/effects.h"
 #include "trace/operators.h"
@@ -69,10 +70,14 @@ TEST(EffectsTest, EveryRowNamesAnOperatorAndAReason) {
   std::set<std::string> names;
   for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) names.insert(name.name);
   for (const Exception& row : exceptions()) {
-    EXPECT_FALSE(row.reason.empty()) << row.name;
+    EXPECT_FALSE(row.reason.empty()) << row.names;
     // Collectives are registered by a library that need not be loaded.
-    if (row.name.ends_with("::")) continue;
-    EXPECT_TRUE(names.contains(std::string(row.name))) << row.name;
+    if (row.names.ends_with("::")) continue;
+    std::istringstream words{std::string(row.names)};
+    for (std::string name; words >> name;) {
+      EXPECT_TRUE(names.contains(name)) << name;
+      EXPECT_EQ(find_exception(name, row.kind), &row) << name;
+    }
   }
   for (const trace::OpExceptionRow& row : trace::op_exceptions()) {
     EXPECT_FALSE(row.reason.empty()) << row.name;
