@@ -9,10 +9,19 @@
 #include "trace/value.h"
 
 namespace steptape::replayer {
+namespace {
+
+double number_or_zero(const Numbers& numbers, const std::string& path) {
+  const auto found = numbers.find(path);
+  return found == numbers.end() ? 0 : found->second;
+}
+
+}  // namespace
+
 Bindings::Bindings(trace::Recording& recording)
     : recording_(recording),
-      numbers_(recording),
-      values_(numbers_.of(recording.leaves)),
+      numbers_(numbers_at(recording)),
+      values_(numbers_of(recording.leaves, numbers_)),
       elements_(recording) {
   for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
     leaves_.emplace(std::pair(recording.leaves[i].kind, recording.leaves[i].path), i);
@@ -51,7 +60,7 @@ trace::Index Bindings::leaf(trace::LeafKind kind, const std::string& path) {
   const auto [entry, is_new] = leaves_.try_emplace({kind, path}, next);
   if (is_new) {
     recording_.leaves.push_back({kind, path});
-    values_.push_back(numbers_[path]);
+    values_.push_back(number_or_zero(numbers_, path));
   }
   return entry->second;
 }
@@ -140,23 +149,15 @@ std::vector<trace::Index> reads_of_leaves(const trace::Recording& recording) {
   return read_of;
 }
 
-RecordedNumbers::RecordedNumbers(const trace::Recording& recording)
-    : numbers_(numbers_at(recording)) {}
-
-double RecordedNumbers::operator[](const std::string& path) const {
-  const auto found = numbers_.find(path);
-  return found == numbers_.end() ? 0 : found->second;
-}
-
-std::vector<double> RecordedNumbers::of(const std::vector<trace::Leaf>& leaves) const {
+std::vector<double> numbers_of(const std::vector<trace::Leaf>& leaves, const Numbers& numbers) {
   std::vector<double> values;
   values.reserve(leaves.size());
-  for (const trace::Leaf& leaf : leaves) values.push_back((*this)[leaf.path]);
+  for (const trace::Leaf& leaf : leaves) values.push_back(number_or_zero(numbers, leaf.path));
   return values;
 }
 
 std::vector<double> recorded_leaves(const trace::Recording& recording) {
-  return RecordedNumbers(recording).of(recording.leaves);
+  return numbers_of(recording.leaves, numbers_at(recording));
 }
 
 trace::Value recorded_number(const trace::Elements& elements, const trace::ScalarSite& site) {

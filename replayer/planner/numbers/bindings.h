@@ -14,17 +14,14 @@
 
 namespace steptape::replayer {
 
-/// A hyperparameter, counter, argument, host value or host read by the path that a leaf of it has;
-/// 0 for none.
-class RecordedNumbers {
- public:
-  explicit RecordedNumbers(const trace::Recording& recording);
-  double operator[](const std::string& path) const;
-  std::vector<double> of(const std::vector<trace::Leaf>& leaves) const;
+/// Hyperparameters, counters, arguments, host values and host reads by the paths that leaves of
+/// them have.
+using Numbers = std::unordered_map<std::string, double>;
 
- private:
-  std::unordered_map<std::string, double> numbers_;
-};
+/// What they were when the recording was made: at entry, reads as they came.
+Numbers numbers_at(const trace::Recording& recording);
+/// Those of the leaves; 0 for what is not among them.
+std::vector<double> numbers_of(const std::vector<trace::Leaf>& leaves, const Numbers& numbers);
 
 /// Fills the leaves, formulas and scalars of a recording, each leaf and formula once.
 class Bindings {
@@ -55,7 +52,7 @@ class Bindings {
   };
 
   trace::Recording& recording_;
-  RecordedNumbers numbers_;
+  Numbers numbers_;
   std::vector<double> values_;  ///< of the leaves
   trace::Elements elements_;
   std::map<std::pair<trace::LeafKind, std::string>, trace::Index> leaves_;
@@ -73,13 +70,6 @@ std::vector<double> recorded_leaves(const trace::Recording& recording);
 trace::Value recorded_number(const trace::Elements& elements, const trace::ScalarSite& site);
 /// The same where `site` is of an op's argument.
 trace::Value recorded_argument(const trace::Recording& recording, const trace::ScalarSite& site);
-
-/// Hyperparameters, counters, arguments, host values and host reads by the paths that leaves of
-/// them have.
-using Numbers = std::unordered_map<std::string, double>;
-
-/// What they were when the recording was made: at entry, reads as they came.
-Numbers numbers_at(const trace::Recording& recording);
 
 /// Of each of Recording::leaves the host read that gives it, by its position in Recording::reads;
 /// kNone: it is none of those.

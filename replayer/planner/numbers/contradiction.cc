@@ -27,7 +27,7 @@ class Given {
         plan_elements_(plan),
         proof_elements_(proof),
         numbers_(numbers_at(proof)),
-        leaves_(RecordedNumbers(proof).of(plan.leaves)) {}
+        leaves_(numbers_of(plan.leaves, numbers_)) {}
 
   /// Whether all that the formula reads is there.
   bool knows(trace::Index formula) const {

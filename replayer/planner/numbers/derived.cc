@@ -18,8 +18,8 @@ class Leaves {
   Leaves(const trace::Recording& before, const trace::Recording& now)
       : then_(numbers_at(before)),
         here_(numbers_at(now)),
-        before_(RecordedNumbers(before).of(now.leaves)),
-        now_(RecordedNumbers(now).of(now.leaves)),
+        before_(numbers_of(now.leaves, then_)),
+        now_(numbers_of(now.leaves, here_)),
         leaves_(now.leaves),
         reads_(now.reads),
         read_of_(reads_of_leaves(now)) {
