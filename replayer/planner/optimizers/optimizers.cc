@@ -1,7 +1,6 @@
 #include "replayer/planner/optimizers/optimizers.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,15 +17,6 @@ namespace {
 struct OpRange {
   std::size_t first, end;
 };
-
-constexpr std::array kLowerings = {&kSgd, &kAdam, &kAdamW, &kRmsprop, &kAdagrad};
-
-const Lowering* lowering_of(const std::string& type) {
-  for (const Lowering* lowering : kLowerings) {
-    if (type == lowering->type) return lowering;
-  }
-  return nullptr;
-}
 
 /// What a buffer is to an optimizer that a lowering knows.
 struct Owner {

@@ -2,26 +2,24 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "replayer/planner/optimizers/update.h"
 #include "trace/model.h"
 
-/// What is known about how each optimizer type computes the numbers of its ops: one file an
-/// optimizer. The order of operations is that of the eager code, since it decides the last bits.
+/// What is known about how each optimizer type computes the numbers of its ops. The order of
+/// operations is that of the eager code, since it decides the last bits.
 namespace steptape::replayer {
 
 struct Lowering {
-  const char* type;          ///< OptimizerLayout::type
+  std::string_view type;     ///< OptimizerLayout::type
   void (*match)(Update&);    ///< the update of one parameter
   bool counts_steps = true;  ///< whether each update advances a counter that users see
 };
 
-extern const Lowering kSgd;
-extern const Lowering kAdam;
-extern const Lowering kAdamW;
-extern const Lowering kRmsprop;
-extern const Lowering kAdagrad;
+/// Null for a type that none is known of.
+const Lowering* lowering_of(const std::string& type);
 
 /// Whether the numbers of such an optimizer's updates are known (OptimizerLayout::type).
 bool is_known_optimizer(const std::string& type);

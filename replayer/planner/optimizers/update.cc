@@ -1,6 +1,7 @@
 #include "replayer/planner/optimizers/update.h"
 
 #include <algorithm>
+#include <array>
 
 #include "live/operators.h"
 #include "live/values.h"
@@ -106,8 +107,10 @@ Slot Update::call(std::string_view name, const std::vector<Operand>& operands) {
     } else if (const auto* slot = std::get_if<Slot>(&operands[a])) {
       if (!take(*slot, op.inputs[a])) return wrong(" on another tensor");
     } else if (trace::is_number(op.inputs[a])) {
-      found_.push_back(
-          {index, static_cast<trace::Index>(a), std::get<trace::Formula>(operands[a])});
+      Found& found = found_.emplace_back();
+      found.site.op = index;
+      found.site.argument = static_cast<trace::Index>(a);
+      found.formula = std::get<trace::Formula>(operands[a]);
     } else {
       return wrong(" without a number");
     }
@@ -123,12 +126,10 @@ void Update::fail(std::string problem) {
 
 std::string Update::bits_problem() const {
   for (const Found& found : found_) {
-    trace::ScalarSite site;
-    site.op = found.op;
-    site.argument = found.argument;
-    if (bindings_.gives_recorded(found.formula, site)) continue;
-    return "op " + std::to_string(found.op) + ", argument " + std::to_string(found.argument) +
-           " is not what " + text_of(found.formula, recording_.leaves) + " gives";
+    if (bindings_.gives_recorded(found.formula, found.site)) continue;
+    return "op " + std::to_string(found.site.op) + ", argument " +
+           std::to_string(found.site.argument) + " is not what " +
+           text_of(found.formula, recording_.leaves) + " gives";
   }
   return "";
 }
@@ -142,12 +143,7 @@ void Update::require_same(const Update& other) {
 
 void Update::commit() {
   for (const Branch& branch : branches_) bindings_.require(branch.condition, branch.taken);
-  for (const Found& found : found_) {
-    trace::ScalarSite site;
-    site.op = found.op;
-    site.argument = found.argument;
-    bindings_.bind(site, found.formula);
-  }
+  for (const Found& found : found_) bindings_.bind(found.site, found.formula);
 }
 
 namespace {
@@ -166,14 +162,6 @@ void match_adagrad(Update& update) {
       (constant(1) + (update.step_count() - constant(1)) * update.hyperparameter("lr_decay"));
   update.call("aten::addcdiv_", {update.parameter(), gradient, root, -decayed});
 }
-
-}  // namespace
-
-const Lowering kAdagrad = {"torch::optim::Adagrad", &match_adagrad};
-
-namespace {
-
-using trace::constant;
 
 /// What Adam and AdamW share: moments, bias corrections, and the parameter's change by `gradient`.
 void match_moments(Update& update, Slot gradient) {
@@ -209,15 +197,6 @@ void match_adamw(Update& update) {
   match_moments(update, update.gradient());
 }
 
-}  // namespace
-
-const Lowering kAdam = {"torch::optim::Adam", &match_adam};
-const Lowering kAdamW = {"torch::optim::AdamW", &match_adamw};
-
-namespace {
-
-using trace::constant;
-
 // torch/csrc/api/src/optim/rmsprop.cpp; it asks `momentum > 0`, not `!= 0`.
 void match_rmsprop(Update& update) {
   const trace::Formula alpha = update.hyperparameter("alpha");
@@ -245,12 +224,6 @@ void match_rmsprop(Update& update) {
   }
 }
 
-}  // namespace
-
-const Lowering kRmsprop = {"torch::optim::RMSprop", &match_rmsprop};
-
-namespace {
-
 // torch/csrc/api/src/optim/sgd.cpp. The first step with momentum clones the gradient into the
 // buffer instead; it creates state, so it is a warm-up and never planned from.
 void match_sgd(Update& update) {
@@ -260,17 +233,28 @@ void match_sgd(Update& update) {
     Slot buffer = update.state("momentum_buffer");
     buffer = update.call("aten::mul_.Scalar", {buffer, momentum});
     buffer = update.call("aten::add_.Tensor",
-                         {buffer, change, trace::constant(1) - update.hyperparameter("dampening")});
+                         {buffer, change, constant(1) - update.hyperparameter("dampening")});
     change = update.when(update.hyperparameter("nesterov"))
                  ? update.call("aten::add.Tensor", {change, buffer, momentum})
                  : buffer;
   }
   update.call("aten::add_.Tensor",
-              {update.parameter(), change, trace::constant(-1) * update.hyperparameter("lr")});
+              {update.parameter(), change, constant(-1) * update.hyperparameter("lr")});
 }
+
+constexpr std::array kLowerings = {
+    Lowering{"torch::optim::SGD", &match_sgd, false},
+    Lowering{"torch::optim::Adam", &match_adam},
+    Lowering{"torch::optim::AdamW", &match_adamw},
+    Lowering{"torch::optim::RMSprop", &match_rmsprop},
+    Lowering{"torch::optim::Adagrad", &match_adagrad},
+};
 
 }  // namespace
 
-const Lowering kSgd = {"torch::optim::SGD", &match_sgd, false};
+const Lowering* lowering_of(const std::string& type) {
+  const auto* found = std::ranges::find(kLowerings, type, &Lowering::type);
+  return found == kLowerings.end() ? nullptr : found;
+}
 
 }  // namespace steptape::replayer

@@ -79,7 +79,7 @@ class Update {
   std::vector<std::optional<trace::TensorId>> slots_;
   Slot gradient_;
   struct Found {
-    trace::Index op, argument;
+    trace::ScalarSite site;
     trace::Formula formula;
   };
   std::vector<Found> found_;
