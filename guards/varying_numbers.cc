@@ -61,18 +61,6 @@ bool VaryingNumbers::is_pinned(const std::string& path) const {
   });
 }
 
-namespace {
-
-/// Such a predicate is checked in mid-run.
-bool waits_for_read(const trace::Recording& recording, const trace::Formula& formula) {
-  return std::ranges::any_of(formula.nodes, [&](const trace::Node& node) {
-    return node.operation == trace::Operation::kLeaf &&
-           recording.leaves[node.leaf].kind == trace::LeafKind::kHostRead;
-  });
-}
-
-}  // namespace
-
 bool may_follow(const trace::Value& expected, const trace::Value& found) {
   return !std::holds_alternative<bool>(expected.data) &&
          found.data.index() == expected.data.index() && trace::is_exact_number(expected) &&
@@ -83,7 +71,7 @@ bool may_follow(const trace::Value& expected, const trace::Value& found) {
 Verdict check_predicates(const trace::Recording& recording, std::span<const double> leaves) {
   for (const trace::Predicate& predicate : recording.predicates) {
     const trace::Formula& formula = recording.formulas[predicate.formula];
-    if (waits_for_read(recording, formula)) continue;
+    if (trace::waits_for_read(formula, recording.leaves)) continue;  // checked in mid-run
     const double value = trace::evaluate(formula, leaves);
     if ((value != 0) == predicate.is_nonzero) continue;
     return predicate_mismatch(recording, predicate, value);

@@ -166,19 +166,13 @@ class Binder {
 
   /// What follows this formula must be what it is; what it has of reads, they themselves.
   void hold(const trace::Formula& formula) {
-    const bool has_read = std::ranges::any_of(formula.nodes, [this](const trace::Node& node) {
-      return node.operation == trace::Operation::kLeaf &&
-             hints().leaves()[node.leaf].kind == trace::LeafKind::kHostRead;
-    });
-    if (!has_read) {
+    if (!trace::waits_for_read(formula, hints().leaves())) {
       const trace::Formula own = renumbered(formula);
       const trace::Formula stays = trace::same_bits(own, trace::constant(bindings_.recorded(own)));
       if (trace::is_well_formed(stays, recording_.leaves.size()))
         return bindings_.require(stays, true);
     }
-    for (const trace::Node& node : formula.nodes) {
-      if (node.operation == trace::Operation::kLeaf) pin(node.leaf);
-    }
+    for (const trace::Index leaf : trace::leaves_of(formula)) pin(leaf);
   }
 
   /// Whether the number is that of where the view begins, not of where it ends alone.
@@ -191,11 +185,7 @@ class Binder {
   /// Whether a run knows where the view begins before it begins, and the number stands nowhere else
   /// among the op's.
   bool is_known_at_entry(const recorder::FrontendHints::Site& site) const {
-    const bool waits = std::ranges::any_of(site.formula.nodes, [this](const trace::Node& node) {
-      return node.operation == trace::Operation::kLeaf &&
-             hints().leaves()[node.leaf].kind == trace::LeafKind::kHostRead;
-    });
-    return !waits && !site.is_doubtful;
+    return !trace::waits_for_read(site.formula, hints().leaves()) && !site.is_doubtful;
   }
 
   void bind(std::size_t position, const trace::Formula& returned) {
@@ -216,15 +206,14 @@ class Binder {
   }
 
   trace::Formula renumbered(trace::Formula formula) {
-    for (trace::Node& node : formula.nodes) {
-      if (node.operation != trace::Operation::kLeaf) continue;
-      trace::Index& known = leaves_[node.leaf];
+    for (trace::Index& position : trace::leaves_of(formula)) {
+      trace::Index& known = leaves_[position];
       if (known == trace::kNone) {
-        const trace::Leaf& leaf = hints().leaves()[node.leaf];
+        const trace::Leaf& leaf = hints().leaves()[position];
         if (leaf.kind == trace::LeafKind::kHostRead) followed_.insert(leaf.path);
         known = bindings_.leaf(leaf.kind, leaf.path);
       }
-      node.leaf = known;
+      position = known;
     }
     return formula;
   }

@@ -37,9 +37,8 @@ void hold_explained_numbers(trace::Recording& recording) {
   for (const trace::ScalarSite& site : recording.scalars) formulas.insert(site.formula);
   for (const trace::Index formula : formulas) {
     const bool is_of_optimizers =
-        std::ranges::all_of(recording.formulas[formula].nodes, [&](const trace::Node& node) {
-          if (node.operation != trace::Operation::kLeaf) return true;
-          const trace::LeafKind kind = recording.leaves[node.leaf].kind;
+        std::ranges::all_of(trace::leaves_of(recording.formulas[formula]), [&](trace::Index leaf) {
+          const trace::LeafKind kind = recording.leaves[leaf].kind;
           return kind == trace::LeafKind::kHyperparameter || kind == trace::LeafKind::kStateNumber;
         });
     if (!is_of_optimizers) recording.proofs.push_back({formula, {}, false});

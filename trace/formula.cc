@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -207,6 +208,12 @@ Formula power(const Formula& base, const Formula& exponent) {
 Formula maximum(const Formula& a, const Formula& b) { return joined(a, b, Operation::kMaximum); }
 Formula same_bits(const Formula& a, const Formula& b) { return joined(a, b, Operation::kSameBits); }
 Formula square_root(const Formula& a) { return applied(a, Operation::kSquareRoot); }
+
+bool waits_for_read(const Formula& formula, std::span<const Leaf> leaves) {
+  return std::ranges::any_of(leaves_of(formula), [leaves](Index leaf) {
+    return leaves[leaf].kind == LeafKind::kHostRead;
+  });
+}
 
 bool is_well_formed(const Formula& formula, std::size_t leaves) noexcept {
   std::size_t depth = 0;

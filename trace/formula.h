@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,6 +94,17 @@ struct Formula {
   std::vector<Node> nodes;
   friend bool operator==(const Formula&, const Formula&) = default;
 };
+
+/// The leaves that it reads, in its order, each as often as it stands there.
+template <typename AnyFormula>
+auto leaves_of(AnyFormula& formula) {
+  return formula.nodes |
+         std::views::filter([](const Node& node) { return node.operation == Operation::kLeaf; }) |
+         std::views::transform(&Node::leaf);
+}
+
+/// Whether it reads what an op of the same run gives the host.
+bool waits_for_read(const Formula& formula, std::span<const Leaf> leaves);
 
 Formula constant(double value);
 Formula leaf(Index leaf);

@@ -163,24 +163,17 @@ bool require_float(const FollowedNumbers::Derivation& made, const Formula& formu
 bool require_same(const Formula& formula, double value) {
   const Formula stays = trace::same_bits(formula, trace::constant(value));
   if (!trace::is_well_formed(stays, now().leaves().size())) return false;
-  for (const trace::Node& node : formula.nodes) {
-    if (node.operation == Operation::kLeaf) now().note_held(node.leaf);
-  }
+  for (const trace::Index leaf : trace::leaves_of(formula)) now().note_held(leaf);
   now().require(stays, true);
   return true;
 }
 
 /// The same, but what follows from a read escapes with all that was read.
 void pin(const Formula& formula, double value) {
-  const auto is_read = [](const trace::Node& node) {
-    return node.operation == Operation::kLeaf &&
-           now().leaves()[node.leaf].kind == trace::LeafKind::kHostRead;
-  };
-  if (std::ranges::none_of(formula.nodes, is_read) && require_same(formula, value)) return;
-  for (const trace::Node& node : formula.nodes) {
-    if (node.operation != Operation::kLeaf) continue;
-    if (is_read(node)) now().note_held(node.leaf);
-    now().said.escaped.insert(node.leaf);
+  if (!trace::waits_for_read(formula, now().leaves()) && require_same(formula, value)) return;
+  for (const trace::Index leaf : trace::leaves_of(formula)) {
+    if (now().leaves()[leaf].kind == trace::LeafKind::kHostRead) now().note_held(leaf);
+    now().said.escaped.insert(leaf);
   }
 }
 

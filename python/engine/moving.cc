@@ -46,12 +46,11 @@ bool are_same_numbers(PyObject* a, PyObject* b) {
 /// The formula over those of the leaves that it reads, which `read` takes.
 trace::Formula over_own_leaves(trace::Formula formula, std::span<const trace::Leaf> leaves,
                                std::vector<trace::Leaf>& read) {
-  for (trace::Node& node : formula.nodes) {
-    if (node.operation != trace::Operation::kLeaf) continue;
-    const auto found = std::ranges::find(read, leaves[node.leaf]);
+  for (trace::Index& leaf : trace::leaves_of(formula)) {
+    const auto found = std::ranges::find(read, leaves[leaf]);
     const auto position = static_cast<trace::Index>(found - read.begin());
-    if (found == read.end()) read.push_back(leaves[node.leaf]);
-    node.leaf = position;
+    if (found == read.end()) read.push_back(leaves[leaf]);
+    leaf = position;
   }
   return formula;
 }

@@ -81,9 +81,8 @@ void NumberProofs::for_each(const Numbers& numbers, Visit&& visit) {
   }
   for (std::size_t i = 0; i < formulas_.size(); ++i) {
     const trace::Formula& formula = recording_->formulas[i];
-    const bool all_known = std::ranges::all_of(formula.nodes, [&](const trace::Node& node) {
-      return node.operation != trace::Operation::kLeaf || is_known[node.leaf];
-    });
+    const bool all_known = std::ranges::all_of(
+        trace::leaves_of(formula), [&](trace::Index leaf) -> bool { return is_known[leaf]; });
     if (formulas_[i].enters_op && all_known) visit(formulas_[i], trace::evaluate(formula, leaves));
   }
 }

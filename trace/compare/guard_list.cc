@@ -160,21 +160,11 @@ void add_state(GuardList& list, const OptimizerLayout& optimizer) {
   }
 }
 
-bool waits_for_read(const Recording& recording, const Formula& formula) {
-  for (const Node& node : formula.nodes) {
-    if (node.operation == Operation::kLeaf &&
-        recording.leaves[node.leaf].kind == LeafKind::kHostRead) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /// Predicates that wait for a read of the same run, or those that do not.
 void add_predicates(GuardList& list, const Recording& recording, bool waiting) {
   for (const Predicate& predicate : recording.predicates) {
     const Formula& formula = recording.formulas[predicate.formula];
-    if (waits_for_read(recording, formula) != waiting) continue;
+    if (waits_for_read(formula, recording.leaves) != waiting) continue;
     list.begin(text_of(formula, recording.leaves));
     list.add(GuardKind::kPredicate, "", predicate.is_nonzero ? "not zero" : "zero");
   }

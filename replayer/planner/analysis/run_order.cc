@@ -65,11 +65,10 @@ class Start {
   void note_what_numbers_wait_for() {
     const std::vector<trace::Index> read_of = reads_of_leaves(recording_);
     for (const trace::ScalarSite& site : recording_.scalars) {
-      for (const trace::Node& node : recording_.formulas[site.formula].nodes) {
-        if (node.operation != trace::Operation::kLeaf || read_of[node.leaf] == trace::kNone)
-          continue;
+      for (const trace::Index leaf : trace::leaves_of(recording_.formulas[site.formula])) {
+        if (read_of[leaf] == trace::kNone) continue;
         (site.op == trace::kNone ? reads_of_constant_[site.buffer] : reads_of_op_[site.op])
-            .push_back(recording_.reads[read_of[node.leaf]].op);
+            .push_back(recording_.reads[read_of[leaf]].op);
       }
     }
   }

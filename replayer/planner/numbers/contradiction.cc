@@ -31,10 +31,9 @@ class Given {
 
   /// Whether all that the formula reads is there.
   bool knows(trace::Index formula) const {
-    return std::ranges::all_of(plan_.formulas[formula].nodes, [this](const trace::Node& node) {
-      return node.operation != trace::Operation::kLeaf ||
-             numbers_.contains(plan_.leaves[node.leaf].path);
-    });
+    return std::ranges::all_of(
+        trace::leaves_of(plan_.formulas[formula]),
+        [this](trace::Index leaf) { return numbers_.contains(plan_.leaves[leaf].path); });
   }
 
   double value(trace::Index formula) const {
@@ -187,11 +186,9 @@ bool took_another_way(const trace::Recording& plan, const trace::Recording& proo
   }
   const Given given(plan, proof);
   const std::vector<bool> known = leaves_known_before(plan, end);
-  const auto is_known = [&known](const trace::Node& node) {
-    return node.operation != trace::Operation::kLeaf || known[node.leaf];
-  };
+  const auto is_known = [&known](trace::Index leaf) -> bool { return known[leaf]; };
   return std::ranges::any_of(plan.predicates, [&](const trace::Predicate& predicate) {
-    return std::ranges::all_of(plan.formulas[predicate.formula].nodes, is_known) &&
+    return std::ranges::all_of(trace::leaves_of(plan.formulas[predicate.formula]), is_known) &&
            (given.value(predicate.formula) != 0) != predicate.is_nonzero;
   });
 }
@@ -290,11 +287,9 @@ bool exclude_each_other(const trace::Recording& a, const trace::Recording& b) {
     if (other != b.reads.end() && is_checked(*other)) return true;
   }
   const std::vector<bool> known = leaves_known_before(a, end);
-  const auto is_known = [&known](const trace::Node& node) {
-    return node.operation != trace::Operation::kLeaf || known[node.leaf];
-  };
+  const auto is_known = [&known](trace::Index leaf) -> bool { return known[leaf]; };
   return std::ranges::any_of(a.predicates, [&](const trace::Predicate& x) {
-    return std::ranges::all_of(a.formulas[x.formula].nodes, is_known) &&
+    return std::ranges::all_of(trace::leaves_of(a.formulas[x.formula]), is_known) &&
            std::ranges::any_of(b.predicates, [&](const trace::Predicate& y) {
              return x.is_nonzero != y.is_nonzero && pair.is_same_formula(x.formula, y.formula);
            });

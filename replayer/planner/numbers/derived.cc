@@ -40,14 +40,13 @@ class Leaves {
     Derived derived{formula, trace::evaluate(formula, before_), trace::evaluate(formula, now_),
                     true};
     if (trace::Real{derived.before} == trace::Real{derived.now}) return std::nullopt;
-    for (const trace::Node& node : formula.nodes) {
-      if (node.operation != trace::Operation::kLeaf) continue;
-      const std::string& path = leaves_[node.leaf].path;
+    for (const trace::Index leaf : trace::leaves_of(formula)) {
+      const std::string& path = leaves_[leaf].path;
       if (!then_.contains(path) || !here_.contains(path)) return std::nullopt;
       const auto integer = integers_.find(path);
       derived.is_integer &= integer != integers_.end() && integer->second;
-      if (read_of_[node.leaf] == trace::kNone) continue;
-      derived.known_at = std::max<std::int64_t>(derived.known_at, reads_[read_of_[node.leaf]].op);
+      if (read_of_[leaf] == trace::kNone) continue;
+      derived.known_at = std::max<std::int64_t>(derived.known_at, reads_[read_of_[leaf]].op);
     }
     return derived;
   }

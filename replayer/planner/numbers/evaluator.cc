@@ -35,11 +35,10 @@ Shape shape_of(const trace::Recording& recording, const trace::Formula& formula)
 /// The one step counter that a formula reads; kNone for none, or for several.
 trace::Index counter_of(const trace::Recording& recording, const trace::Formula& formula) {
   trace::Index counter = trace::kNone;
-  for (const trace::Node& node : formula.nodes) {
-    if (node.operation != trace::Operation::kLeaf) continue;
-    if (!is_counter(recording.leaves[node.leaf])) continue;
-    if (counter != trace::kNone && counter != node.leaf) return trace::kNone;
-    counter = node.leaf;
+  for (const trace::Index leaf : trace::leaves_of(formula)) {
+    if (!is_counter(recording.leaves[leaf])) continue;
+    if (counter != trace::kNone && counter != leaf) return trace::kNone;
+    counter = leaf;
   }
   return counter;
 }
@@ -63,9 +62,8 @@ Evaluator::Evaluator(const trace::Recording& recording, std::span<const trace::I
   std::map<Shape, trace::Index> shapes;
   for (trace::Index i = 0; i < recording.formulas.size(); ++i) {
     const trace::Formula& formula = recording.formulas[i];
-    for (const trace::Node& node : formula.nodes) {
-      if (node.operation != trace::Operation::kLeaf) continue;
-      const trace::Index read = read_of_leaf[node.leaf];
+    for (const trace::Index leaf : trace::leaves_of(formula)) {
+      const trace::Index read = read_of_leaf[leaf];
       if (read == trace::kNone) continue;
       if (waits_for_[i] == trace::kNone || is_later(read, waits_for_[i])) waits_for_[i] = read;
     }

@@ -52,11 +52,8 @@ struct Candidate {
 };
 
 std::set<trace::Index> leaves_in(const trace::Formula& formula) {
-  std::set<trace::Index> leaves;
-  for (const trace::Node& node : formula.nodes) {
-    if (node.operation == trace::Operation::kLeaf) leaves.insert(node.leaf);
-  }
-  return leaves;
+  auto leaves = trace::leaves_of(formula);
+  return {leaves.begin(), leaves.end()};
 }
 
 class Explanation {
@@ -404,10 +401,9 @@ bool take_over_numbers(const trace::Recording& known, trace::Recording& now) {
   Bindings bindings(now);
   const auto renumbered = [&](trace::Index formula) {
     trace::Formula result = known.formulas[formula];
-    for (trace::Node& node : result.nodes) {
-      if (node.operation != trace::Operation::kLeaf) continue;
-      const trace::Leaf& leaf = known.leaves[node.leaf];
-      node.leaf = bindings.leaf(leaf.kind, leaf.path);
+    for (trace::Index& position : trace::leaves_of(result)) {
+      const trace::Leaf& leaf = known.leaves[position];
+      position = bindings.leaf(leaf.kind, leaf.path);
     }
     return result;
   };
