@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <span>
 #include <utility>
@@ -69,13 +68,7 @@ bool take_state(const at::Generator& generator, const at::Tensor& state) {
 }
 
 at::Tensor copy_of(const at::Tensor& state) {
-  trace::Tensor geometry;
-  geometry.dtype = trace::DType::kUInt8;
-  geometry.sizes = {static_cast<std::int64_t>(state.nbytes())};
-  geometry.strides = {1};
-  const c10::Storage storage = allocate(state.nbytes(), 0);
-  std::memcpy(storage.mutable_data(), state.const_data_ptr(), state.nbytes());
-  return tensor_on(storage, geometry);
+  return tensor_of_bytes({static_cast<const std::byte*>(state.const_data_ptr()), state.nbytes()});
 }
 
 at::Tensor bytes_as_tensor(const trace::Saved& saved, const at::Tensor& like) {
@@ -84,13 +77,7 @@ at::Tensor bytes_as_tensor(const trace::Saved& saved, const at::Tensor& like) {
                                           " bytes of state, this torch's generator has " +
                                           std::to_string(like.nbytes()));
   }
-  trace::Tensor geometry;
-  geometry.dtype = trace::DType::kUInt8;
-  geometry.sizes = {static_cast<std::int64_t>(saved.content->size())};
-  geometry.strides = {1};
-  const c10::Storage storage = allocate(saved.content->size(), 0);
-  std::memcpy(storage.mutable_data(), saved.content->data(), saved.content->size());
-  return tensor_on(storage, geometry);
+  return tensor_of_bytes(std::as_bytes(std::span(*saved.content)));
 }
 
 /// What a generator of the program's own draws on, by its state: a device's is a seed and an

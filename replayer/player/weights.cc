@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <unordered_set>
 
 #include "live/tensors.h"
@@ -43,25 +44,11 @@ class Names {
 
 /// A tensor without dimensions.
 at::Tensor number_tensor(const trace::Value& value) {
-  const auto tensor = [](trace::DType dtype, const auto& number) {
-    const c10::Storage memory = allocate(sizeof(number), 0);
-    std::memcpy(memory.mutable_data(), &number, sizeof(number));
-    return tensor_on(memory, {.buffer = 0, .dtype = dtype, .sizes = {}, .strides = {}});
-  };
-  if (const auto* flag = std::get_if<bool>(&value.data)) return tensor(trace::DType::kBool, *flag);
+  if (const auto* flag = std::get_if<bool>(&value.data))
+    return tensor_of_number(*flag, trace::DType::kBool);
   if (const auto* integer = std::get_if<std::int64_t>(&value.data))
-    return tensor(trace::DType::kInt64, *integer);
-  return tensor(trace::DType::kFloat64, trace::number_of(value));
-}
-
-/// Of bytes.
-at::Tensor text_tensor(const std::string& text) {
-  const c10::Storage memory = allocate(text.size(), 0);
-  std::memcpy(memory.mutable_data(), text.data(), text.size());
-  return tensor_on(memory, {.buffer = 0,
-                            .dtype = trace::DType::kUInt8,
-                            .sizes = {static_cast<std::int64_t>(text.size())},
-                            .strides = {1}});
+    return tensor_of_number(*integer, trace::DType::kInt64);
+  return tensor_of_number(trace::number_of(value), trace::DType::kFloat64);
 }
 
 /// The number in a tensor of one element; none where it is of another dtype than numbers have.
@@ -301,7 +288,9 @@ void save_weights(const PlayerState& state, const std::vector<TrackedTensor>& tr
       if (names.covers(number)) entries.push_back({names.in_file(number), number_tensor(value)});
     }
     for (const auto& [place, kind] : state.kinds()) {
-      if (options.of.empty()) entries.push_back({trace::path_of_kind(place), text_tensor(kind)});
+      if (options.of.empty())
+        entries.push_back(
+            {trace::path_of_kind(place), tensor_of_bytes(std::as_bytes(std::span(kind)))});
     }
     for (const std::string& generator : state.generators()) {
       if (options.of.empty())

@@ -68,6 +68,17 @@ c10::Storage allocate_with(std::span<const std::byte> content, std::uint8_t rema
   return storage;
 }
 
+at::Tensor tensor_of_bytes(std::span<const std::byte> content, const trace::Tensor& geometry) {
+  return tensor_on(allocate_with(content, 0, c10::kCPU), geometry);
+}
+
+at::Tensor tensor_of_bytes(std::span<const std::byte> content) {
+  return tensor_of_bytes(content, {.buffer = 0,
+                                   .dtype = trace::DType::kUInt8,
+                                   .sizes = {static_cast<std::int64_t>(content.size())},
+                                   .strides = {1}});
+}
+
 at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& geometry) {
   const c10::Storage copy = allocate_like(storage);
   live::copy_bytes(copy.mutable_data(), copy.device(), storage.data(), storage.device(),

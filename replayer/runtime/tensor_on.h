@@ -32,6 +32,17 @@ c10::Storage allocate_like(const c10::Storage& storage);
 c10::Storage allocate_with(std::span<const std::byte> content, std::uint8_t remainder,
                            c10::Device device);
 
+/// A tensor of this geometry on a copy of these bytes, in the host's memory.
+at::Tensor tensor_of_bytes(std::span<const std::byte> content, const trace::Tensor& geometry);
+/// The same of the bytes themselves.
+at::Tensor tensor_of_bytes(std::span<const std::byte> content);
+/// The same of one number, without dimensions.
+template <typename Number>
+at::Tensor tensor_of_number(const Number& number, trace::DType dtype) {
+  return tensor_of_bytes(std::as_bytes(std::span(&number, 1)),
+                         {.buffer = 0, .dtype = dtype, .sizes = {}, .strides = {}});
+}
+
 /// The same on a copy of the storage's bytes, on the same device.
 at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& geometry);
 

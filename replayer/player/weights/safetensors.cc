@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "live/tensors.h"
 #include "replayer/runtime/tensor_on.h"
@@ -180,9 +180,8 @@ std::vector<NamedTensor> read_safetensors(const storage::InputFile& file) {
   std::vector<NamedTensor> tensors;
   for (const Entry& entry : entries_of(file, header, file.bytes() - start)) {
     const std::string bytes = file.read(start + entry.begin, entry.end - entry.begin);
-    const c10::Storage memory = allocate(bytes.size(), 0);
-    if (!bytes.empty()) std::memcpy(memory.mutable_data(), bytes.data(), bytes.size());
-    tensors.push_back({entry.name, tensor_on(memory, entry.geometry)});
+    tensors.push_back(
+        {entry.name, tensor_of_bytes(std::as_bytes(std::span(bytes)), entry.geometry)});
   }
   return tensors;
 }

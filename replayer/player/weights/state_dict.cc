@@ -175,13 +175,6 @@ class Archive {
   caffe2::serialize::PyTorchStreamReader reader_;
 };
 
-/// A tensor without dimensions.
-at::Tensor number_tensor(const auto& number, trace::DType dtype) {
-  const c10::Storage memory = allocate(sizeof(number), 0);
-  std::memcpy(memory.mutable_data(), &number, sizeof(number));
-  return tensor_on(memory, {.buffer = 0, .dtype = dtype, .sizes = {}, .strides = {}});
-}
-
 constexpr std::string_view kOrder = "little";
 
 std::vector<NamedTensor> tensors_of(Archive& archive) {
@@ -199,11 +192,11 @@ std::vector<NamedTensor> tensors_of(Archive& archive) {
   for (const PickledEntry& entry :
        read_pickle({static_cast<const char*>(pickle.data()), pickle.nbytes()})) {
     if (const auto* flag = std::get_if<bool>(&entry.value)) {
-      tensors.push_back({entry.name, number_tensor(*flag, trace::DType::kBool)});
+      tensors.push_back({entry.name, tensor_of_number(*flag, trace::DType::kBool)});
     } else if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
-      tensors.push_back({entry.name, number_tensor(*integer, trace::DType::kInt64)});
+      tensors.push_back({entry.name, tensor_of_number(*integer, trace::DType::kInt64)});
     } else if (const auto* real = std::get_if<double>(&entry.value)) {
-      tensors.push_back({entry.name, number_tensor(*real, trace::DType::kFloat64)});
+      tensors.push_back({entry.name, tensor_of_number(*real, trace::DType::kFloat64)});
     } else {
       const auto& tensor = std::get<PickledTensor>(entry.value);
       auto found = records.find(tensor.storage);
