@@ -55,9 +55,8 @@ class FormulaComparison {
     return told == std::pair{trace::kNone, trace::kNone} || told_.insert(told).second;
   }
   static trace::BufferId buffer_of(const OpStream& stream, const trace::Value& value) {
-    const auto* tensor = std::get_if<trace::TensorRef>(&value.data);
-    if (tensor == nullptr || tensor->id == trace::kNoTensor) return trace::kNone;
-    return stream.recording().tensors[tensor->id].buffer;
+    const trace::Tensor* tensor = tensor_in(stream.recording(), value);
+    return tensor == nullptr ? trace::kNone : tensor->buffer;
   }
 
   std::vector<trace::Index> formulas_of(const OpStream& stream, trace::Index op, trace::Index item,

@@ -16,10 +16,9 @@ namespace {
 
 /// "float32 [8, 4]" for a tensor, the value for anything else.
 std::string words_of_state(const trace::Recording& recording, const trace::Value& value) {
-  const auto* tensor = std::get_if<trace::TensorRef>(&value.data);
-  if (tensor == nullptr || tensor->id == trace::kNoTensor) return words_of(value);
-  const trace::Tensor& geometry = recording.tensors[tensor->id];
-  return fmt::format("{} [{}]", name_of(geometry.dtype), fmt::join(geometry.sizes, ", "));
+  const trace::Tensor* tensor = tensor_in(recording, value);
+  if (tensor == nullptr) return words_of(value);
+  return fmt::format("{} [{}]", name_of(tensor->dtype), fmt::join(tensor->sizes, ", "));
 }
 
 /// Compares two optimizers of one path.

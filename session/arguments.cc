@@ -86,9 +86,7 @@ class Binder {
           if (!is_known) return false;
           if (place.input == trace::kNone)
             return recording_.results[place.result] != trace::kNoTensor;
-          const trace::Value& input = recording_.inputs[place.input].value;
-          const auto* tensor = std::get_if<trace::TensorRef>(&input.data);
-          return tensor != nullptr && tensor->id != trace::kNoTensor;
+          return tensor_in(recording_.inputs[place.input].value) != trace::kNoTensor;
         });
     trace::carry_on(recording_, [](const trace::HeldInput&) { return true; });
     for (const recorder::FrontendHints::Condition& condition : hints().conditions()) {

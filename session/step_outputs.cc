@@ -124,7 +124,8 @@ class StepOutputs::VersionMoves {
       positions_.emplace(recording.tracked[i].path, i);
     }
     for (std::size_t i = 0; i < recorded.moved_inputs.size(); ++i) {
-      if (recorded.moved_inputs[i] != 0) ++movers_[buffer_of(tensor_of_input(i))];
+      if (recorded.moved_inputs[i] != 0)
+        ++movers_[buffer_of(tensor_in(recording_.inputs[i].value))];
     }
   }
 
@@ -142,15 +143,11 @@ class StepOutputs::VersionMoves {
   }
   Move of_input(std::size_t i) const {
     return i < recorded_.moved_inputs.size()
-               ? move_of(recorded_.moved_inputs[i], tensor_of_input(i))
+               ? move_of(recorded_.moved_inputs[i], tensor_in(recording_.inputs[i].value))
                : Move{};
   }
 
  private:
-  trace::TensorId tensor_of_input(std::size_t i) const {
-    const auto* tensor = std::get_if<trace::TensorRef>(&recording_.inputs[i].value.data);
-    return tensor == nullptr ? trace::kNoTensor : tensor->id;
-  }
   trace::BufferId buffer_of(trace::TensorId id) const {
     return id == trace::kNoTensor ? trace::kNone : recording_.tensors[id].buffer;
   }

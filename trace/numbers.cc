@@ -53,9 +53,8 @@ Index find_input(const Recording& recording, std::string_view path) noexcept {
 
 Index input_on(const Recording& recording, BufferId buffer) noexcept {
   for (Index i = 0; i < recording.inputs.size(); ++i) {
-    const auto* input = std::get_if<TensorRef>(&recording.inputs[i].value.data);
-    if (input == nullptr || input->id == kNoTensor) continue;
-    if (recording.tensors[input->id].buffer == buffer) return i;
+    const Tensor* input = tensor_in(recording, recording.inputs[i].value);
+    if (input != nullptr && input->buffer == buffer) return i;
   }
   return kNone;
 }
@@ -126,9 +125,9 @@ bool can_be_put(const Recording& recording, const HeldInput& place) {
 bool can_be_carried(const Recording& recording, const HeldInput& place) {
   if (place.input == kNone) return can_be_put(recording, place);
   const Input& input = recording.inputs[place.input];
-  const auto* found = std::get_if<TensorRef>(&input.value.data);
-  if (found == nullptr || found->id == kNoTensor) return false;
-  const Tensor& before = recording.tensors[found->id];
+  const Tensor* found = tensor_in(recording, input.value);
+  if (found == nullptr) return false;
+  const Tensor& before = *found;
   const bool stays = place.result == kNone;
   if (!stays && left_in(recording, place) == nullptr) return false;
   const Tensor& after = stays ? before : *left_in(recording, place);
@@ -139,10 +138,9 @@ bool can_be_carried(const Recording& recording, const HeldInput& place) {
       recording.buffers[before.buffer].role != Role::kInput)
     return false;
   for (Index i = 0; i < recording.inputs.size(); ++i) {
-    const auto* tensor = std::get_if<TensorRef>(&recording.inputs[i].value.data);
-    if (tensor == nullptr || tensor->id == kNoTensor) continue;
-    const Tensor& other = recording.tensors[tensor->id];
-    if (other.buffer != before.buffer) continue;
+    const Tensor* tensor = tensor_in(recording, recording.inputs[i].value);
+    if (tensor == nullptr || tensor->buffer != before.buffer) continue;
+    const Tensor& other = *tensor;
     const HeldInput* of = place_of(recording, i);
     if (of == nullptr || !of->is_carried || (of->result == kNone) != stays) return false;
     if (stays) continue;

@@ -410,8 +410,8 @@ class NumberChecker {
   void check_window(const Window& window, const Place& place) const {
     check_index(window.op, recording_.ops.size(), "op", place);
     const Op& op = recording_.ops[window.op];
-    const Tensor* base = op.inputs.empty() ? nullptr : tensor_of(op.inputs[0]);
-    const Tensor* given = op.outputs.size() == 1 ? tensor_of(op.outputs[0]) : nullptr;
+    const Tensor* base = op.inputs.empty() ? nullptr : tensor_in(recording_, op.inputs[0]);
+    const Tensor* given = op.outputs.size() == 1 ? tensor_in(recording_, op.outputs[0]) : nullptr;
     if (!gives_windows(recording_.operator_of(op)) || base == nullptr || given == nullptr)
       place.fail(fmt::format("op {} neither selects nor slices", window.op));
     if (!can_give(recording_, op, *base, *given) || given->numel() == 0)
@@ -430,11 +430,6 @@ class NumberChecker {
         std::ranges::count_if(recording_.windows, on(window.buffer)) != 1 ||
         input_on(recording_, window.buffer) != kNone)
       place.fail(fmt::format("buffer {} is found elsewhere, too", window.buffer));
-  }
-  /// Null for anything else.
-  const Tensor* tensor_of(const Value& value) const {
-    const auto* tensor = std::get_if<TensorRef>(&value.data);
-    return tensor == nullptr || tensor->id == kNoTensor ? nullptr : &recording_.tensors[tensor->id];
   }
 
   void check_proof(const Proof& proof, const Place& place) const {
@@ -478,8 +473,7 @@ class NumberChecker {
     if (of.place != kNone) check_index(of.place, recording_.held.size(), "place", place);
     if (of.input != kNone) {
       check_index(of.input, recording_.inputs.size(), "input", place);
-      const auto* tensor = std::get_if<TensorRef>(&recording_.inputs[of.input].value.data);
-      if (tensor == nullptr || tensor->id == kNoTensor)
+      if (tensor_in(recording_.inputs[of.input].value) == kNoTensor)
         place.fail(fmt::format("input {} is not a tensor", of.input));
       if (place_of(recording_, of.input) != &of)
         place.fail(fmt::format("input {} is in two places", of.input));

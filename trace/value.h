@@ -88,6 +88,12 @@ inline double number_of(const Value& value) noexcept {
   return real == nullptr ? 0 : real->value;
 }
 
+/// kNoTensor for anything else.
+inline TensorId tensor_in(const Value& value) noexcept {
+  const auto* tensor = std::get_if<TensorRef>(&value.data);
+  return tensor == nullptr ? kNoTensor : tensor->id;
+}
+
 /// Calls `visit(TensorId)` for every tensor in `value`, kNoTensor included, in order.
 template <typename Visit>
 void for_each_tensor(const Value& value, Visit&& visit) {

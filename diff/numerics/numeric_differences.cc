@@ -177,13 +177,8 @@ class NumericComparison {
 
   /// Of tensors at whose bits neither op looks: what both leave follows from dtype and sizes.
   Equality compare_geometry(const trace::Value& p, const trace::Value& q) const {
-    const auto tensor_of = [](const Side& side, const trace::Value& value) {
-      const auto* ref = std::get_if<trace::TensorRef>(&value.data);
-      return ref == nullptr || ref->id == trace::kNoTensor ? nullptr
-                                                           : &side.recording.tensors[ref->id];
-    };
-    const trace::Tensor* x = tensor_of(a_, p);
-    const trace::Tensor* y = tensor_of(b_, q);
+    const trace::Tensor* x = tensor_in(a_.recording, p);
+    const trace::Tensor* y = tensor_in(b_.recording, q);
     if (x == nullptr || y == nullptr) return equality_of(x == y);
     return equality_of(x->dtype == y->dtype && x->sizes == y->sizes);
   }

@@ -59,10 +59,7 @@ std::string words_of_tensor(const OpStream& stream, trace::Index op, const Numer
 
 const trace::Tensor* tensor_at(const OpStream& stream, trace::Index op, const NumericInput& input) {
   const trace::Value* value = value_at(stream.recording().ops[op], input.argument, input.item);
-  const auto* tensor = value == nullptr ? nullptr : std::get_if<trace::TensorRef>(&value->data);
-  return tensor == nullptr || tensor->id == trace::kNoTensor
-             ? nullptr
-             : &stream.recording().tensors[tensor->id];
+  return value == nullptr ? nullptr : tensor_in(stream.recording(), *value);
 }
 
 std::string geometry_of(const trace::Tensor& tensor) {

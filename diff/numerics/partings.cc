@@ -93,9 +93,8 @@ class PartingFinder {
         written.inputs.empty() ? nullptr : std::get_if<trace::List>(&written.inputs.front().data);
     const trace::Index item = op.input.kind == InputKind::kTensor ? op.input.item : trace::kNone;
     if (list != nullptr && item < list->size()) {
-      const auto* tensor = std::get_if<trace::TensorRef>(&(*list)[item].data);
-      if (tensor != nullptr && tensor->id != trace::kNoTensor) {
-        const std::string& path = recording_.buffers[recording_.tensors[tensor->id].buffer].path;
+      if (const trace::Tensor* tensor = tensor_in(recording_, (*list)[item])) {
+        const std::string& path = recording_.buffers[tensor->buffer].path;
         const auto named = std::ranges::find(all, path);
         if (named != all.end()) std::rotate(all.begin(), named, named + 1);
       }

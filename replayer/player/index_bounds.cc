@@ -29,11 +29,7 @@ constexpr std::array kRows = {
 
 const trace::Tensor* tensor_of(const trace::Recording& recording, const trace::Op& op,
                                std::size_t argument) {
-  const auto* found = argument < op.inputs.size()
-                          ? std::get_if<trace::TensorRef>(&op.inputs[argument].data)
-                          : nullptr;
-  return found == nullptr || found->id == trace::kNoTensor ? nullptr
-                                                           : &recording.tensors[found->id];
+  return argument < op.inputs.size() ? tensor_in(recording, op.inputs[argument]) : nullptr;
 }
 
 std::int64_t integer_of(const trace::Op& op, std::size_t argument, std::int64_t otherwise) {
@@ -85,9 +81,9 @@ void IndexBounds::add(const trace::Recording& recording, trace::TensorId indices
   const trace::Tensor& used = recording.tensors[indices];
   if (is_written_[used.buffer]) return;
   for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
-    const auto* input = std::get_if<trace::TensorRef>(&recording.inputs[i].value.data);
-    if (input == nullptr || input->id == trace::kNoTensor) continue;
-    const trace::Tensor& given = recording.tensors[input->id];
+    const trace::Tensor* input = tensor_in(recording, recording.inputs[i].value);
+    if (input == nullptr) continue;
+    const trace::Tensor& given = *input;
     const bool is_integer =
         given.dtype == trace::DType::kInt64 || given.dtype == trace::DType::kInt32;
     // all of its elements, in whatever shape

@@ -28,14 +28,14 @@ c10::IValue ivalue_like(const trace::Value& recorded, double number) {
 /// The tensor whose one element the op gives the host, where it lies in the host's memory.
 trace::TensorId element_read_by(const trace::Recording& recording, const trace::Op& op) {
   if (recording.operator_of(op).name != "aten::_local_scalar_dense") return trace::kNoTensor;
-  const auto* from = std::get_if<trace::TensorRef>(&op.inputs[0].data);
-  if (from == nullptr || from->id == trace::kNoTensor) return trace::kNoTensor;
-  const trace::Tensor& tensor = recording.tensors[from->id];
+  const trace::TensorId from = tensor_in(op.inputs[0]);
+  if (from == trace::kNoTensor) return trace::kNoTensor;
+  const trace::Tensor& tensor = recording.tensors[from];
   const bool is_there = recording.buffers[tensor.buffer].device.kind == trace::DeviceKind::kCpu &&
                         !tensor.neg && tensor.numel() == 1;
   const std::array<std::byte, sizeof(double)> nothing{};
   const bool is_number = trace::is_exact_number(trace::element_of(nothing.data(), tensor.dtype));
-  return is_there && is_number ? from->id : trace::kNoTensor;
+  return is_there && is_number ? from : trace::kNoTensor;
 }
 
 trace::Value number_of(const c10::IValue& value) {

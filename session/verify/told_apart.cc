@@ -15,9 +15,8 @@ using trace::Recording;
 template <typename Holds>
 bool all_tensors(const trace::Value& value, Holds&& holds) {
   bool all = true;
-  trace::for_each_item("", value, [&](const std::string&, const trace::Value& item) {
-    const auto* tensor = std::get_if<trace::TensorRef>(&item.data);
-    if (tensor != nullptr && tensor->id != trace::kNoTensor) all = all && holds(tensor->id);
+  trace::for_each_tensor(value, [&](trace::TensorId id) {
+    if (id != trace::kNoTensor) all = all && holds(id);
   });
   return all;
 }

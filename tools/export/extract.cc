@@ -188,9 +188,8 @@ class Program : private PythonValue {
   /// The least and largest element of the step's input that lies in `buffer`.
   std::optional<std::pair<std::int64_t, std::int64_t>> range_of(trace::BufferId buffer) const {
     for (const trace::Input& input : recording_.inputs) {
-      const auto* tensor = std::get_if<trace::TensorRef>(&input.value.data);
-      if (tensor == nullptr || tensor->id == trace::kNoTensor) continue;
-      if (recording_.tensors[tensor->id].buffer == buffer) return input.range;
+      const trace::Tensor* tensor = tensor_in(recording_, input.value);
+      if (tensor != nullptr && tensor->buffer == buffer) return input.range;
     }
     return std::nullopt;
   }
@@ -231,11 +230,10 @@ class Program : private PythonValue {
   /// The recorded geometry of what stands in `output`, as the program puts it.
   std::string geometry_of(const trace::Value& output) const {
     if (const auto* list = std::get_if<trace::List>(&output.data)) return geometry_of(*list);
-    const auto* ref = std::get_if<trace::TensorRef>(&output.data);
-    if (ref == nullptr || ref->id == trace::kNoTensor) return "None";
-    const trace::Tensor& tensor = recording_.tensors[ref->id];
-    return fmt::format("'{} [{}] strides [{}]'", name_of(tensor.dtype),
-                       fmt::join(tensor.sizes, ", "), fmt::join(tensor.strides, ", "));
+    const trace::Tensor* tensor = tensor_in(recording_, output);
+    if (tensor == nullptr) return "None";
+    return fmt::format("'{} [{}] strides [{}]'", name_of(tensor->dtype),
+                       fmt::join(tensor->sizes, ", "), fmt::join(tensor->strides, ", "));
   }
   std::string geometry_of(const trace::List& outputs) const {
     std::vector<std::string> each;

@@ -48,8 +48,7 @@ trace::TensorId returned_argument(const c10::FunctionSchema& schema, const trace
   const live::Exception* row = live::find_exception(schema.name(), live::ExceptionKind::kReturns);
   const auto at =
       row == nullptr ? std::nullopt : schema.argumentIndexWithName(std::string(row->arguments));
-  const auto* argument = at ? std::get_if<trace::TensorRef>(&op.inputs[*at].data) : nullptr;
-  return argument == nullptr ? trace::kNoTensor : argument->id;
+  return at ? tensor_in(op.inputs[*at]) : trace::kNoTensor;
 }
 
 /// An op that returns memory it was given, without saying so, cannot be told from a copy by its

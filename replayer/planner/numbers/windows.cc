@@ -16,11 +16,6 @@
 namespace steptape::replayer {
 namespace {
 
-trace::TensorId tensor_in(const trace::Value& value) {
-  const auto* tensor = std::get_if<trace::TensorRef>(&value.data);
-  return tensor == nullptr ? trace::kNoTensor : tensor->id;
-}
-
 /// Of one memory, which of its tensors are windows' or lie in them.
 class Views {
  public:

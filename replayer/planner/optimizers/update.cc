@@ -77,10 +77,10 @@ Slot Update::decayed_gradient() {
 }
 
 bool Update::take(Slot slot, const trace::Value& value) {
-  const auto* tensor = std::get_if<trace::TensorRef>(&value.data);
-  if (tensor == nullptr || tensor->id == trace::kNoTensor) return false;
-  if (!slots_[slot.index]) slots_[slot.index] = tensor->id;
-  return *slots_[slot.index] == tensor->id;
+  const trace::TensorId tensor = tensor_in(value);
+  if (tensor == trace::kNoTensor) return false;
+  if (!slots_[slot.index]) slots_[slot.index] = tensor;
+  return *slots_[slot.index] == tensor;
 }
 
 Slot Update::call(std::string_view name, const std::vector<Operand>& operands) {
@@ -116,8 +116,7 @@ Slot Update::call(std::string_view name, const std::vector<Operand>& operands) {
     }
   }
   ++next_;
-  const auto* result = std::get_if<trace::TensorRef>(&op.outputs[0].data);
-  return known(result == nullptr ? trace::kNoTensor : result->id);
+  return known(tensor_in(op.outputs[0]));
 }
 
 void Update::fail(std::string problem) {

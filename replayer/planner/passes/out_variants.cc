@@ -62,9 +62,8 @@ bool is_sound(const Program& program, std::size_t index) {
   const trace::Op& op = program.recording->ops[index];
   const std::string& name = program.recording->operator_of(op).name;
   if (std::ranges::find(kSoundIfContiguous, name) == kSoundIfContiguous.end()) return true;
-  const auto* input = std::get_if<trace::TensorRef>(&op.inputs.at(0).data);
-  if (input == nullptr || input->id == trace::kNoTensor) return false;
-  return program.recording->tensors[input->id].is_contiguous();
+  const trace::Tensor* input = tensor_in(*program.recording, op.inputs.at(0));
+  return input != nullptr && input->is_contiguous();
 }
 
 /// Where a result may be written, instead of being adopted.
