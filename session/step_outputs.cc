@@ -22,15 +22,6 @@ bool is_bound(const replayer::Executor& executor, trace::BufferId buffer) {
   return executor.program().buffers[buffer].placement == replayer::Placement::kBound;
 }
 
-trace::TensorId tracked_on(const trace::Recording& recording, trace::BufferId buffer) {
-  for (const trace::Tracked& tracked : recording.tracked) {
-    if (tracked.tensor != trace::kNoTensor && recording.tensors[tracked.tensor].buffer == buffer) {
-      return tracked.tensor;
-    }
-  }
-  return trace::kNoTensor;
-}
-
 /// The tensors that gradients are at entry, by path.
 class EntryGradients {
  public:
@@ -239,17 +230,12 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
         result.input = input;
         result.base = std::get<trace::TensorRef>(recording.inputs[result.input].value.data).id;
       } else {
-        result.base = tracked_on(recording, buffer);
-        if (recording.buffers[buffer].role == trace::Role::kGradient) {
-          const auto tracked =
-              std::ranges::find(recording.tracked, result.base, &trace::Tracked::tensor);
-          result.source = Result::Source::kGradient;
-          result.tracked = static_cast<std::size_t>(tracked - recording.tracked.begin());
-          returns_gradients_ = true;
-        } else {
-          result.source = Result::Source::kTracked;
-          result.tracked = static_cast<std::size_t>(guards.tracked().position_on(buffer));
-        }
+        const bool is_gradient = recording.buffers[buffer].role == trace::Role::kGradient;
+        result.source = is_gradient ? Result::Source::kGradient : Result::Source::kTracked;
+        const std::int64_t position = guards.tracked().position_on(buffer);
+        result.tracked = static_cast<std::size_t>(position);
+        if (position >= 0) result.base = recording.tracked[result.tracked].tensor;
+        returns_gradients_ |= is_gradient;
       }
     }
     results_.push_back(result);
