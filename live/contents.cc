@@ -57,14 +57,10 @@ std::vector<std::byte> bytes_on_host(const void* from, c10::Device device, std::
   return host;
 }
 
-trace::Blob blob_of(const void* first, c10::Device device, std::size_t bytes) {
-  if (device.is_cpu()) return trace::make_blob(first, bytes);
-  const std::vector<std::byte> host = bytes_on_host(first, device, bytes);
+trace::Blob blob_of(const Memory& memory) {
+  if (memory.device.is_cpu()) return trace::make_blob(memory.first, memory.bytes);
+  const std::vector<std::byte> host = bytes_on_host(memory.first, memory.device, memory.bytes);
   return trace::make_blob(host.data(), host.size());
-}
-
-trace::Blob blob_of(const c10::StorageImpl& storage) {
-  return blob_of(storage.data(), storage.device(), storage.nbytes());
 }
 
 namespace {

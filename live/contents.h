@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "live/tensors.h"
 #include "trace/model.h"
 
 namespace steptape::live {
@@ -31,9 +32,8 @@ void copy_bytes(void* to, c10::Device to_device, const void* from, c10::Device f
 /// The bytes at an address of `device`.
 std::vector<std::byte> bytes_on_host(const void* from, c10::Device device, std::size_t bytes);
 
-/// The bytes of a storage, for a trace.
-trace::Blob blob_of(const c10::StorageImpl& storage);
-trace::Blob blob_of(const void* first, c10::Device device, std::size_t bytes);
+/// Its bytes, for a trace.
+trace::Blob blob_of(const Memory& memory);
 
 /// Whether an element is an infinity or a NaN. Tensors of integers, and those that are not plain or
 /// not on the CPU, have none. Calls no operator where the elements lie one after the other.

@@ -16,42 +16,13 @@ constexpr std::size_t kBlockBytes = std::size_t{16} << 10;
 
 bool has_bytes(c10::Device device) { return device.is_cpu() || device.is_cuda(); }
 
-/// Bytes of a storage, read where they are asked for.
-class Bytes {
- public:
-  explicit Bytes(const c10::StorageImpl& storage)
-      : Bytes(storage.data(), storage.device(), storage.nbytes()) {}
-  Bytes(const void* first, c10::Device device, std::size_t size)
-      : first_(static_cast<const std::byte*>(first)), device_(device), size_(size) {
-    if (!has_bytes(device)) {
-      throw Error(ErrorCode::kUnsupported,
-                  "only memory of the CPU and of CUDA devices has digests");
-    }
+trace::Digest digest_of(const Memory& memory, std::size_t start, std::size_t bytes) {
+  if (!has_bytes(memory.device)) {
+    throw Error(ErrorCode::kUnsupported, "only memory of the CPU and of CUDA devices has digests");
   }
-
-  std::size_t size() const { return size_; }
-  trace::Digest digest_of(std::size_t start, std::size_t bytes) const {
-    if (device_.is_cpu()) return trace::digest_of({first_ + start, bytes});
-    return trace::digest_of(bytes_on_host(first_ + start, device_, bytes));
-  }
-
- private:
-  const std::byte* first_;
-  c10::Device device_;
-  std::size_t size_;
-};
-
-trace::Digest sampled(const Bytes& bytes) {
-  if (bytes.size() <= kSampledAbove) return bytes.digest_of(0, bytes.size());
-  std::array<trace::Digest, kBlocks> blocks;
-  const std::size_t last = bytes.size() - kBlockBytes;
-  for (std::size_t k = 0; k < kBlocks; ++k) {
-    // The quotient comes first: the product would overflow for storages of 2^58 bytes only, but
-    // the remainder keeps the last block at the very end.
-    const std::size_t start = last / (kBlocks - 1) * k + last % (kBlocks - 1) * k / (kBlocks - 1);
-    blocks[k] = bytes.digest_of(start, kBlockBytes);
-  }
-  return trace::digest_of(std::as_bytes(std::span(blocks)));
+  const auto* first = static_cast<const std::byte*>(memory.first) + start;
+  if (memory.device.is_cpu()) return trace::digest_of({first, bytes});
+  return trace::digest_of(bytes_on_host(first, memory.device, bytes));
 }
 
 /// Calls `visit(pointer)` for each element in logical order.
@@ -86,19 +57,19 @@ void resolve(std::byte* element, std::size_t bytes, const at::Tensor& tensor) {
 
 }  // namespace
 
-trace::Digest full_digest(const c10::StorageImpl& storage) {
-  const Bytes bytes(storage);
-  return bytes.digest_of(0, bytes.size());
-}
+trace::Digest full_digest(const Memory& memory) { return digest_of(memory, 0, memory.bytes); }
 
-trace::Digest full_digest(const void* first, c10::Device device, std::size_t bytes) {
-  return Bytes(first, device, bytes).digest_of(0, bytes);
-}
-
-trace::Digest sampled_digest(const c10::StorageImpl& storage) { return sampled(Bytes(storage)); }
-
-trace::Digest sampled_digest(const void* first, c10::Device device, std::size_t bytes) {
-  return sampled(Bytes(first, device, bytes));
+trace::Digest sampled_digest(const Memory& memory) {
+  if (memory.bytes <= kSampledAbove) return full_digest(memory);
+  std::array<trace::Digest, kBlocks> blocks;
+  const std::size_t last = memory.bytes - kBlockBytes;
+  for (std::size_t k = 0; k < kBlocks; ++k) {
+    // The quotient comes first: the product would overflow for storages of 2^58 bytes only, but
+    // the remainder keeps the last block at the very end.
+    const std::size_t start = last / (kBlocks - 1) * k + last % (kBlocks - 1) * k / (kBlocks - 1);
+    blocks[k] = digest_of(memory, start, kBlockBytes);
+  }
+  return trace::digest_of(std::as_bytes(std::span(blocks)));
 }
 
 trace::Digest digest_of(const at::Tensor& tensor) {

@@ -36,13 +36,23 @@ trace::Tensor geometry_of(const at::Tensor& tensor, trace::BufferId buffer);
 /// Address modulo 64 of the first byte of a storage; 0 for an empty one.
 std::uint8_t address_mod_64(const c10::StorageImpl& storage);
 
-/// Digest of the bytes of a storage on the CPU or a CUDA device. Storages above 1 MiB are sampled
-/// (64 blocks of 16 KiB, first and last included): such a digest notices most changes, not all.
-trace::Digest sampled_digest(const c10::StorageImpl& storage);
-trace::Digest sampled_digest(const void* first, c10::Device device, std::size_t bytes);
-/// Digest of every byte of one.
-trace::Digest full_digest(const c10::StorageImpl& storage);
-trace::Digest full_digest(const void* first, c10::Device device, std::size_t bytes);
+/// Bytes on a device, or those of a storage.
+struct Memory {
+  Memory(const void* address, c10::Device on, std::size_t size)
+      : first(address), device(on), bytes(size) {}
+  Memory(const c10::StorageImpl& storage)
+      : Memory(storage.data(), storage.device(), storage.nbytes()) {}
+
+  const void* first;
+  c10::Device device;
+  std::size_t bytes;
+};
+
+/// Digest of memory of the CPU or of a CUDA device. Above 1 MiB it is sampled (64 blocks of 16 KiB,
+/// first and last included): such a digest notices most changes, not all.
+trace::Digest sampled_digest(const Memory& memory);
+/// Digest of every byte of it.
+trace::Digest full_digest(const Memory& memory);
 /// Digest of a tensor's elements in logical order, whatever its strides.
 trace::Digest digest_of(const at::Tensor& tensor);
 /// The same with dtype and sizes: equal bytes in another shape are another result.

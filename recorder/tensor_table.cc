@@ -217,7 +217,7 @@ std::optional<trace::Digest> BufferTable::digest_of(trace::BufferId id) const {
   if (live.origin != Origin::kInput) return live::sampled_digest(storage);
   // The rest of an input's storage may be somebody else's: a loader fills the next batch there.
   const auto* bytes = static_cast<const std::byte*>(storage.data());
-  return live::sampled_digest(bytes + live.first_byte, storage.device(), buffers_[id].bytes);
+  return live::sampled_digest({bytes + live.first_byte, storage.device(), buffers_[id].bytes});
 }
 
 std::optional<trace::BufferId> BufferTable::made_within(std::uintptr_t begin, std::uintptr_t end) {

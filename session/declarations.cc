@@ -130,7 +130,7 @@ std::optional<std::vector<trace::Saved>> Declarations::carried(
     if (known->second != start) return std::nullopt;
     if (!is_new) continue;
     saved.push_back({memory, static_cast<std::uint8_t>(std::bit_cast<std::uintptr_t>(start) % 64),
-                     live::blob_of(start, tensor.device(), buffer.bytes)});
+                     live::blob_of({start, tensor.device(), buffer.bytes})});
   }
   return saved;
 }

@@ -237,7 +237,7 @@ class Verification {
 
   void look_at_memory(LeftBehind& left) const {
     for (const replayer::Region& region : regions_) {
-      left.written.push_back(live::full_digest(region.address, region.device, region.bytes));
+      left.written.push_back(live::full_digest({region.address, region.device, region.bytes}));
     }
     for (const at::Generator& generator : generators()) {
       const at::Tensor state = live::state_of(generator);
