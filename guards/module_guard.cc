@@ -46,11 +46,7 @@ ModuleGuard::ModuleGuard(const live::Snapshot& snapshot) {
               .parameters = &live::parameters_of(*at.module),
               .buffers = &live::buffers_of(*at.module),
               .children = &live::sub_modules_of(*at.module),
-              .first_parameter = nullptr,
-              .first = registered_.size(),
-              .buffers_at = 0,
-              .children_at = 0,
-              .last = 0};
+              .first = registered_.size()};
     if (!node.parameters->is_empty()) node.first_parameter = &*node.parameters->begin();
     note(*node.parameters);
     node.buffers_at = registered_.size();

@@ -35,10 +35,10 @@ struct LiveBuffer {
   std::uintptr_t address = 0;    ///< of what the step made: when it was last seen
   trace::Index made_by = trace::kNone;
   trace::Index first_write = trace::kNone;
-  std::optional<ByteRanges> written;     ///< of memory that its maker left unwritten
-  std::optional<trace::Digest> content;  ///< when a recorded op was last seen to use it
+  std::optional<ByteRanges> written = {};     ///< of memory that its maker left unwritten
+  std::optional<trace::Digest> content = {};  ///< when a recorded op was last seen to use it
   // of memory that nobody announced
-  ByteRanges overwritten;
+  ByteRanges overwritten = {};
   bool is_read_first = false;  ///< bytes that the step had not written
   bool is_exchanged = false;   ///< with other processes
   /// It is written, and the front end knows all tensors that the program's own code has.

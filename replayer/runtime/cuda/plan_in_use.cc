@@ -163,12 +163,9 @@ PlanStats stats_of(const DevicePlan& plan, const Captured& captured, const Stati
     stats.device.updated += captured_segment.updates.kernels();
   }
   stats.device.static_bytes = statics.static_bytes();
-  std::vector<Copy> copied = statics.copies();
-  std::ranges::move(copies_out(plan.recording(), gradients), std::back_inserter(copied));
-  for (Copy& copy : copied) {
-    stats.device.copies.push_back(
-        {std::move(copy.path), copy.bytes, std::move(copy.why), std::move(copy.remedy)});
-  }
+  stats.device.copies = statics.copies();
+  std::ranges::move(copies_out(plan.recording(), gradients),
+                    std::back_inserter(stats.device.copies));
   return stats;
 }
 

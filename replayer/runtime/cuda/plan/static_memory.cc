@@ -131,8 +131,8 @@ void StaticMemory::settle_inputs() {
   }
 }
 
-std::vector<Copy> StaticMemory::copies() const {
-  std::vector<Copy> copies;
+std::vector<TensorCopy> StaticMemory::copies() const {
+  std::vector<TensorCopy> copies;
   for (const Bound& buffer : buffers_) {
     if (buffer.hold != Hold::kCopiedIn) continue;
     const std::string_view why =
@@ -163,8 +163,8 @@ std::uint64_t StaticMemory::static_bytes() const {
   return bytes;
 }
 
-std::vector<Copy> copies_out(const trace::Recording& recording, Gradients gradients) {
-  std::vector<Copy> copies;
+std::vector<TensorCopy> copies_out(const trace::Recording& recording, Gradients gradients) {
+  std::vector<TensorCopy> copies;
   const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
   std::vector<bool> is_counted(recording.buffers.size(), false);
   const auto count = [&](trace::TensorId id, std::string path, std::string why,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "steptape/stats.h"
 #include "trace/model.h"
 
 namespace steptape::replayer::cuda {
@@ -15,14 +16,6 @@ enum class Hold : std::uint8_t {
   kByAddress,  ///< the graph has the address it had at the capture
   kCopiedIn,   ///< into memory of the plan's own, whose address the graph has
   kNone,       ///< not at all: it is empty, no op uses it, or it is on the CPU
-};
-
-/// Bytes that every replay copies, and how a user gets rid of that.
-struct Copy {
-  std::string path;  ///< "inputs[0]", "model.fc1.weight.grad"
-  std::uint64_t bytes = 0;
-  std::string why;
-  std::string remedy;
 };
 
 /// What to do with bound memory before a launch and after it.
@@ -59,7 +52,7 @@ class StaticMemory {
   Hold hold(std::size_t position) const { return buffers_[position].hold; }
 
   /// What the last decision copies.
-  std::vector<Copy> copies() const;
+  std::vector<TensorCopy> copies() const;
 
   /// Of the plan's own memory that inputs are copied into. Each such buffer must have its
   /// recording's address modulo 64, which may take 63 bytes more.
@@ -99,6 +92,6 @@ enum class Gradients : std::uint8_t {
 
 /// What a replay copies out of the graph's memory, since the user may keep it: results, and
 /// gradients unless they are static. A buffer is copied once, under the path that names it first.
-std::vector<Copy> copies_out(const trace::Recording& recording, Gradients gradients);
+std::vector<TensorCopy> copies_out(const trace::Recording& recording, Gradients gradients);
 
 }  // namespace steptape::replayer::cuda

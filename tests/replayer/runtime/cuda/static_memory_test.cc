@@ -12,7 +12,6 @@ namespace steptape::tests {
 namespace {
 
 using replayer::cuda::copies_out;
-using replayer::cuda::Copy;
 using replayer::cuda::Decision;
 using replayer::cuda::Gradients;
 using replayer::cuda::Hold;
@@ -402,9 +401,10 @@ class CopiesOutTest : public ::testing::Test {
     }
     return id;
   }
-  static std::string paths(const std::vector<Copy>& copies) {
+  static std::string paths(const std::vector<TensorCopy>& copies) {
     std::string text;
-    for (const Copy& copy : copies) text += copy.path + " " + std::to_string(copy.bytes) + "\n";
+    for (const TensorCopy& copy : copies)
+      text += copy.path + " " + std::to_string(copy.bytes) + "\n";
     return text;
   }
 
@@ -414,7 +414,7 @@ class CopiesOutTest : public ::testing::Test {
 TEST_F(CopiesOutTest, AreTheResultsAndGradientsThatTheStepMakes) {
   recording_.results = {add(4), add(800)};
   recording_.exit_gradients = {{"model.weight", add(4000)}, {"model.bias", trace::kNoTensor}};
-  const std::vector<Copy> copies = copies_out(recording_, Gradients::kNew);
+  const std::vector<TensorCopy> copies = copies_out(recording_, Gradients::kNew);
   EXPECT_EQ(paths(copies), "results[0] 4\nresults[1] 800\nmodel.weight.grad 4000\n");
   EXPECT_EQ(copies[2].why, "a gradient is the user's own: it is copied out of the graph's memory");
   EXPECT_EQ(copies[2].remedy, "Options::static_gradients");
@@ -448,7 +448,7 @@ TEST_F(CopiesOutTest, CopyABufferOnce) {
 TEST_F(CopiesOutTest, TellObservedTensorsFromReturnedOnes) {
   recording_.results = {add(4), add(8)};
   recording_.observed = 1;
-  const std::vector<Copy> copies = copies_out(recording_, Gradients::kNew);
+  const std::vector<TensorCopy> copies = copies_out(recording_, Gradients::kNew);
   EXPECT_THAT(copies[0].remedy, HasSubstr("return fewer"));
   EXPECT_THAT(copies[1].remedy, HasSubstr("observe fewer"));
 }

@@ -11,14 +11,14 @@ namespace steptape::replayer::cpu::matrices {
 /// elements of one of its rows lie side by side. Distances are in elements.
 struct Product {
   std::int64_t rows, columns, depth;
-  const float* a;
+  const float* a = nullptr;
   std::int64_t a_row, a_column;
-  const float* b;
+  const float* b = nullptr;
   std::int64_t b_row, b_column;
-  float* c;
+  float* c = nullptr;
   std::int64_t c_row;
-  const float* bias;  ///< null: none
-  float* packed;      ///< room for b, as `pack` puts it there
+  const float* bias = nullptr;  ///< null: none
+  float* packed = nullptr;      ///< room for b, as `pack` puts it there
 };
 
 /// The same arithmetic, compiled for one kind of processor.

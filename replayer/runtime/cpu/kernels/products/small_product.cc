@@ -51,16 +51,11 @@ SmallProduct::SmallProduct(const MatrixProduct& product, const Found& found)
   shape_ = {.rows = result.size(0),
             .columns = result.size(1),
             .depth = a.size(1),
-            .a = nullptr,
             .a_row = a.stride(0),
             .a_column = a.stride(1),
-            .b = nullptr,
             .b_row = b.stride(0),
             .b_column = b.stride(1),
-            .c = nullptr,
-            .c_row = result.size(1),
-            .bias = nullptr,
-            .packed = nullptr};
+            .c_row = result.size(1)};
   packs_ = code_->room(shape_) != 0;
   if (packs_) packed_ = std::make_shared<std::vector<float>>();
 }
