@@ -88,8 +88,8 @@ class ModuleGuard {
     const live::Tensors* parameters;
     const live::Tensors* buffers;
     const live::SubModules* children;
-    const void* first_parameter =
-        nullptr;  ///< where it stood among the registered ones, to be fetched ahead
+    /// Where it stood among the registered ones, to be fetched ahead.
+    const void* first_parameter = nullptr;
     /// In `registered_`: parameters, then buffers, then sub-modules.
     std::size_t first, buffers_at = 0, children_at = 0, last = 0;
   };

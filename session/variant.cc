@@ -1,11 +1,11 @@
 #include "session/variant.h"
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 #include <set>
 #include <utility>
 
+#include "live/stopwatch.h"
 #include "replayer/runtime/backends.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
@@ -83,7 +83,7 @@ PlanStats Variant::stats() const {
 
 std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState& session,
                                       std::uint64_t number) {
-  const auto start = std::chrono::steady_clock::now();
+  const live::Stopwatch watch;
   if (!recorded.hints.said.follows_numbers) hold_explained_numbers(recorded.recording);
   auto recording = std::make_shared<trace::Recording>(std::move(recorded.recording));
   auto executor = replayer::make_executor(recording, generators_of(session.objects),
@@ -108,7 +108,6 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
   const bool trusted = !session.options.verify.first;
   replayer::NumberProofs number_proofs(*recording);
   if (trusted) recording->status = trace::Status::kTrusted;
-  const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;
   return std::make_unique<Variant>(Variant{.number = number,
                                            .recording = std::move(recording),
                                            .executor = std::move(executor),
@@ -117,7 +116,7 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
                                            .audits = audits_of(session.options, number),
                                            .number_proofs = std::move(number_proofs),
                                            .trusted = trusted,
-                                           .plan_us = passed.count()});
+                                           .plan_us = watch.us()});
 }
 
 bool AuditSchedule::draw() {

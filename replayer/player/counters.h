@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -63,18 +62,6 @@ class Events {
 
  private:
   std::function<void(const PlayerEvent&)> tell_;
-};
-
-/// Time since it was made.
-class Stopwatch {
- public:
-  double us() const {
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_)
-        .count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace steptape::replayer

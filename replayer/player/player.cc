@@ -10,6 +10,7 @@
 #include <set>
 
 #include "live/collectives.h"
+#include "live/stopwatch.h"
 #include "live/tensors.h"
 #include "replayer/planner/analysis/refusals.h"
 #include "replayer/planner/optimizers/optimizers.h"
@@ -250,7 +251,7 @@ struct Player::Impl {
   }
 
   std::string write_snapshot() {
-    const replayer::Stopwatch watch;
+    const live::Stopwatch watch;
     const std::uint64_t number = runs();
     const std::string path = snapshots->path_of(number);
     try {
@@ -360,7 +361,7 @@ void Player::save_weights(const std::string& path, const WeightsOptions& options
 }
 
 void Player::load_weights(const std::string& path, const WeightsOptions& options) {
-  const replayer::Stopwatch watch;
+  const live::Stopwatch watch;
   impl_->require_own_state("load weights");
   replayer::load_weights(impl_->state, impl_->tracked, path, options);
   impl_->shared->counters.weights_loaded();
@@ -395,7 +396,7 @@ Player Player::clone() {
 
 void Player::publish() {
   impl_->require_own_state("publish");
-  const replayer::Stopwatch watch;
+  const live::Stopwatch watch;
   if (!impl_->shared->publication) return;  // nobody reads yet; the first clone publishes
   impl_->shared->publication->publish(impl_->state.memory(), impl_->gradients());
   impl_->shared->counters.published();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "live/stopwatch.h"
 #include "replayer/planner/numbers/contradiction.h"
 #include "replayer/player/spec_words.h"
 #include "replayer/runtime/number_proofs.h"
@@ -149,7 +150,7 @@ template <typename Prepare, typename Run>
 const replayer::PlayerVariant& PlayerStep::Impl::run_alone(std::span<const at::Tensor> inputs,
                                                            Prepare prepare, Run run) {
   using Kind = PlayerEvent::Kind;
-  const replayer::Stopwatch watch;
+  const live::Stopwatch watch;
   Verdict verdict = find(inputs);
   const auto at_end = c10::make_scope_exit([this] { forget_arguments(); });
   replayer::PlayerVariant* variant = nullptr;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -81,9 +80,6 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
     : recording_(std::move(recording)),
       state_(state),
       step_(step),
-      plan_us_(-std::chrono::duration<double, std::micro>(
-                    std::chrono::steady_clock::now().time_since_epoch())
-                    .count()),
       executor_(make_executor(recording_, generators_of(state))),
       inputs_(*recording_, guards::positions_of(*recording_, executor_->bound())),
       windows_(*recording_, executor_->bound()),
@@ -95,9 +91,7 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
   find_memory();
   find_uses();
   find_numbers();
-  plan_us_ +=
-      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
-          .count();
+  plan_us_ = planning_.us();
 }
 
 void PlayerVariant::find_carried() {

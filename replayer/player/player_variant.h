@@ -10,6 +10,7 @@
 #include "guards/overlap_guard.h"
 #include "guards/window_guard.h"
 #include "live/ambient.h"
+#include "live/stopwatch.h"
 #include "replayer/player/index_bounds.h"
 #include "replayer/player/player_state.h"
 #include "replayer/runtime/executor.h"
@@ -119,6 +120,7 @@ class PlayerVariant {
   std::shared_ptr<const trace::Recording> recording_;
   PlayerState& state_;
   std::string step_;
+  live::Stopwatch planning_;
   double plan_us_ = 0;
   std::unique_ptr<Executor> executor_;
   guards::InputGuard inputs_;

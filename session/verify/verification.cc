@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <new>
 
 #include "live/generator_state.h"
+#include "live/stopwatch.h"
 #include "live/tensors.h"
 #include "recorder/frontend_hints.h"
 #include "recorder/op_digests.h"
@@ -428,12 +428,11 @@ Refusal Verified::refusal(RefusalCode code, const std::string& more) const {
 
 Verified verify(Variant& variant, const CallToVerify& call, const recorder::StepFunction& eager,
                 recorder::Interceptor* interceptor) {
-  const auto start = std::chrono::steady_clock::now();
+  const live::Stopwatch watch;
   Verified verified = Verification(variant, call, interceptor).run(eager);
   if (!verified.skipped && !verified.changed && !verified.is_wrong())
     variant.executor->note_agreement();
-  verified.us =
-      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  verified.us = watch.us();
   return verified;
 }
 

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <optional>
@@ -21,6 +20,7 @@
 
 #include "guards/mismatch.h"
 #include "live/contents.h"
+#include "live/stopwatch.h"
 #include "live/tensors.h"
 #include "replayer/runtime/cuda/given_gradients.h"
 #include "replayer/runtime/cuda/graph.h"
@@ -149,12 +149,6 @@ at::Tensor OutcomeMemory::tensor(DevicePlan& plan, trace::TensorId id) {
     default:
       return {};
   }
-}
-
-using Clock = std::chrono::steady_clock;
-
-double us_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
 /// What a run gives in new memory.
@@ -312,7 +306,7 @@ class CudaExecutor final : public Executor {
   /// Graphs for the memory that the plan is bound to. Everything is as it was before when it
   /// returns or throws.
   void make_graphs(const RunNumbers& given) {
-    const auto start = Clock::now();
+    const live::Stopwatch watch;
     const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream(device_.index());
     pool_->wait();
     // the warm-up writes where graphs do
@@ -342,7 +336,7 @@ class CudaExecutor final : public Executor {
     after.record(side);
     after.block(caller);
     is_agreed_ = false;
-    told_.capture_us = us_since(start);
+    told_.capture_us = watch.us();
     ++told_.captures;
     told_.pool_bytes = 0;
     for (const auto& segment : c10::cuda::CUDACachingAllocator::snapshot(pool_->id()).segments) {
@@ -462,13 +456,13 @@ class CudaExecutor final : public Executor {
       const bool is_graph = plan().segments[p].kind == SegmentKind::kGraph;
       if (p == plan().first_decided) decide(decided, hands_out);
       if (is_graph || makes_given(plan().segments[p])) pool_->given().move_out();
-      const auto start = Clock::now();
+      const live::Stopwatch watch;
       plan().seeks->before(p);
       run_part(p);
       plan().seeks->after(p);
       // what is written until then is put back where the run ends
       if (p < plan().first_decided) is_lasting_ = false;
-      if (log_.wants_times()) add_time(plan().segments[p], start);
+      if (log_.wants_times()) add_time(plan().segments[p], watch);
     }
     if (plan().first_decided == plan().segments.size()) decide(decided, hands_out);
     plan().seeks->end();
@@ -497,9 +491,9 @@ class CudaExecutor final : public Executor {
     if (hands_out == HandOut::kAll) handed_out_.take(plan());
   }
 
-  void add_time(const Segment& segment, Clock::time_point start) {
+  void add_time(const Segment& segment, const live::Stopwatch& watch) {
     c10::cuda::getCurrentCUDAStream(device_.index()).synchronize();
-    StageTime time{{}, segment.why, static_cast<std::uint64_t>(us_since(start) * 1e3)};
+    StageTime time{{}, segment.why, static_cast<std::uint64_t>(watch.us() * 1e3)};
     time.ops.assign(segment.ops.begin(), segment.ops.end());
     log_.add_time(std::move(time));
   }
@@ -536,7 +530,7 @@ class CudaExecutor final : public Executor {
     undo_.take(undone, plan().bound.restores_generators
                            ? std::span<const at::Generator>(plan().calls.generators)
                            : std::span<const at::Generator>());
-    const auto start = Clock::now();
+    const live::Stopwatch watch;
     is_lasting_ = false;
     try {
       run_parts(asked.decided, hands_out);
@@ -558,7 +552,7 @@ class CudaExecutor final : public Executor {
     }
     let_go_of_all();
     undo_.forget();
-    told_.launch_us = us_since(start);
+    told_.launch_us = watch.us();
     pool_->leave(stream);
   }
 

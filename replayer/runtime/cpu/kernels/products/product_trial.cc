@@ -3,12 +3,12 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
 
+#include "live/stopwatch.h"
 #include "replayer/runtime/cpu/kernels/floats.h"
 #include "replayer/runtime/tensor_on.h"
 
@@ -33,10 +33,9 @@ at::Tensor lying_like(const at::Tensor& tensor, std::uint8_t address_mod_64) {
 }
 
 double us_of(ProductTrial::Expected run, int count) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
+  const live::Stopwatch watch;
   for (int i = 0; i < count; ++i) run();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  return watch.us();
 }
 
 }  // namespace
