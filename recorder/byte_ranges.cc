@@ -86,8 +86,7 @@ void for_each_range(const trace::Tensor& tensor,
 
 void copy_written(const ByteRanges& from, const trace::Tensor& source, ByteRanges& to,
                   const trace::Tensor& target) {
-  std::int64_t elements = 1;
-  for (const std::int64_t size : source.sizes) elements *= size;
+  const std::int64_t elements = source.numel();
   const std::uint64_t item = trace::bytes_of(source.dtype);
   const auto at = [item](const trace::Tensor& tensor, std::int64_t element) {
     std::int64_t offset = tensor.offset;

@@ -28,11 +28,9 @@ bool Tape::copies_unwritten(const Running& running) const {
   const trace::Tensor& target = state_.recording.tensors[running.arguments[0].id];
   const trace::Tensor& source = state_.recording.tensors[running.arguments[1].id];
   if (target.sizes != source.sizes || target.dtype != source.dtype) return false;
-  std::int64_t elements = 1;
-  for (const std::int64_t size : source.sizes) elements *= size;
   const auto& buffers = state_.tensor_table.buffers;
   const auto& written = buffers.live(source.buffer).written;
-  return written && elements <= kMostElements && !covers(*written, source) &&
+  return written && source.numel() <= kMostElements && !covers(*written, source) &&
          buffers.live(target.buffer).origin == Origin::kMade;
 }
 

@@ -20,6 +20,7 @@
 #include "replayer/player/spec_words.h"
 #include "replayer/runtime/backends.h"
 #include "replayer/runtime/tensor_on.h"
+#include "replayer/runtime/uses.h"
 #include "steptape/error.h"
 #include "trace/numbers.h"
 #include "trace/path.h"
@@ -42,15 +43,6 @@ Verdict check_memory(const trace::Buffer& buffer, const c10::StorageImpl& storag
     return guards::bytes_mismatch(buffer.path, buffer, storage);
   }
   return guards::alignment_mismatch(buffer.path, buffer, storage.data());
-}
-
-/// The bytes from its first element to its last.
-std::pair<const std::byte*, const std::byte*> range_of(const at::Tensor& tensor) {
-  std::int64_t last = 0;
-  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  const auto* first = static_cast<const std::byte*>(tensor.const_data_ptr());
-  if (tensor.numel() == 0) return {first, first};
-  return {first, first + (last + 1) * static_cast<std::int64_t>(tensor.element_size())};
 }
 
 bool is_outside(const trace::Buffer& buffer) { return trace::is_outside_path(buffer.path); }
@@ -642,15 +634,15 @@ void PlayerVariant::require_apart(std::size_t index, std::span<const at::Tensor>
   const at::Tensor& result = results[index];
   if (result.numel() == 0) return;
   const std::string path = "results[" + std::to_string(index) + "]";
-  const auto [first, last] = range_of(result);
+  const Use own = Use::of(result, /*is_write=*/true);
   for (std::size_t i = 0; i < index; ++i) {
-    const auto [begin, end] = range_of(results[i]);
-    if (begin < last && first < end) refuse(path + " lies over results[" + std::to_string(i) + "]");
+    if (own.overlaps(Use::of(results[i], true)))
+      refuse(path + " lies over results[" + std::to_string(i) + "]");
   }
   for (std::size_t i = 0; i < memory_.size(); ++i) {
     const trace::Buffer& buffer = recording_->buffers[executor_->bound()[i]];
-    const auto* begin = static_cast<const std::byte*>(memory_[i]);
-    if (begin != nullptr && begin < last && first < begin + buffer.bytes)
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory_[i]);
+    if (begin != 0 && begin < own.end && own.begin < begin + buffer.bytes)
       refuse(path + " lies over " + buffer.path);
   }
 }

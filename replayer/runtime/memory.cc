@@ -30,9 +30,10 @@ Memory::Memory(const Program& program)
         break;
       }
       case Placement::kConstant:
+      case Placement::kStaging:
         storages_.push_back(
             allocate(buffer.bytes, buffer.address_mod_64, live::device_of(buffer.device).type()));
-        refill(id);
+        if (program.buffers[id].placement == Placement::kConstant) refill(id);
         break;
       case Placement::kMade:
         stays_[id] = buffer.bytes != 0 && buffer.bytes <= kSmall;
@@ -42,10 +43,6 @@ Memory::Memory(const Program& program)
       case Placement::kCaptured:
         // comes with each run; each its own, so that nothing looks as if it lay on something else
         storages_.push_back(storage_over(nullptr, buffer.bytes, live::device_of(buffer.device)));
-        break;
-      case Placement::kStaging:
-        storages_.push_back(
-            allocate(buffer.bytes, buffer.address_mod_64, live::device_of(buffer.device).type()));
         break;
     }
   }
@@ -89,15 +86,11 @@ void Memory::point_at(trace::BufferId buffer, void* address) {
 
 void* Memory::address(trace::BufferId buffer) const { return storages_[buffer].mutable_data(); }
 
-void Memory::set_storage(trace::BufferId buffer, const c10::Storage& storage) {
+void Memory::adopt(trace::BufferId buffer, const c10::Storage& storage) {
   storages_[buffer] = storage;
   for (const trace::TensorId id : tensors_on_[buffer]) {
     tensors_[id].unsafeGetTensorImpl()->set_storage_keep_dtype(storage);
   }
-}
-
-void Memory::adopt(trace::BufferId buffer, const c10::Storage& storage) {
-  set_storage(buffer, storage);
 }
 
 bool Memory::is_as_given(const Given& given) const {
@@ -129,13 +122,13 @@ void Memory::make(trace::BufferId buffer) {
     if (is_ours_alone(buffer)) return;
     given = {};
   }
-  set_storage(buffer, c10::Storage(c10::Storage::use_byte_size_t(),
-                                   static_cast<std::size_t>(recording_.buffers[buffer].bytes),
-                                   c10::GetCPUAllocator(), /*resizable=*/true));
+  adopt(buffer, c10::Storage(c10::Storage::use_byte_size_t(),
+                             static_cast<std::size_t>(recording_.buffers[buffer].bytes),
+                             c10::GetCPUAllocator(), /*resizable=*/true));
 }
 
 void Memory::release(trace::BufferId buffer) {
-  if (!stays_[buffer]) set_storage(buffer, nothing_);
+  if (!stays_[buffer]) adopt(buffer, nothing_);
 }
 
 void Memory::refill(trace::BufferId constant) {

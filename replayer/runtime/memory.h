@@ -51,7 +51,6 @@ class Memory {
     at::Tensor tensor;
   };
 
-  void set_storage(trace::BufferId buffer, const c10::Storage& storage);
   bool is_ours_alone(trace::BufferId buffer) const;
   bool is_as_given(const Given& given) const;
 

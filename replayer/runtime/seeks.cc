@@ -17,11 +17,6 @@ Seeks::Seeks(const trace::Recording& recording, std::size_t count,
   }
 }
 
-void Seeks::begin() { keep(kBegin); }
-void Seeks::before(std::size_t piece) { set(piece); }
-void Seeks::after(std::size_t piece) { keep(piece); }
-void Seeks::end() { set(count_); }
-
 void Seeks::keep(std::size_t from) {
   for (Kept& kept : kept_) {
     if (kept.from == from) kept.state = live::state_of(kept.generator);

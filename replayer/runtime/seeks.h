@@ -24,11 +24,11 @@ class Seeks {
         const std::function<at::Generator(const std::string&)>& generator);
 
   bool empty() const { return kept_.empty(); }
-  void begin();
+  void begin() { keep(kBegin); }
   /// Around each piece, by its position.
-  void before(std::size_t piece);
-  void after(std::size_t piece);
-  void end();
+  void before(std::size_t piece) { set(piece); }
+  void after(std::size_t piece) { keep(piece); }
+  void end() { set(count_); }
 
  private:
   struct Kept {

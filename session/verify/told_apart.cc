@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "live/operators.h"
+#include "replayer/planner/numbers/contradiction.h"
 #include "trace/numbers.h"
 
 namespace steptape::session {
@@ -38,17 +39,6 @@ Index first_other_geometry(const Recording& a, const Recording& b) {
 bool is_dynamic(const Recording& recording, Index op) {
   const auto handle = live::find_operator(recording.operator_of(recording.ops[op]));
   return handle && live::effects_of(*handle).is_dynamic_shape;
-}
-
-/// The op by which a replay finds out, of ops before `end`; kNone: there is none.
-Index first_other_read(const Recording& a, const Recording& b, Index end) {
-  for (const trace::HostRead& read : a.reads) {
-    if (read.op >= end || read.use != trace::ReadUse::kChecked) continue;
-    const auto other = std::ranges::find(b.reads, read.op, &trace::HostRead::op);
-    if (other == b.reads.end() || other->use != trace::ReadUse::kChecked) continue;
-    if (a.ops[read.op].outputs != b.ops[read.op].outputs) return read.op;
-  }
-  return trace::kNone;
 }
 
 bool is_bound(const Recording& recording, Index op, Index argument) {
@@ -97,7 +87,7 @@ bool told_apart_by_reads(const Recording& a, const Recording& b, const trace::Di
   if (parted.kind == kGeometry) end = first_other_geometry(a, b);
   if (end == trace::kNone || a.seeks != b.seeks) return false;
   // the read in which they part is one itself
-  Index teller = first_other_read(a, b, parted.kind == kHostRead ? end + 1 : end);
+  Index teller = replayer::first_other_read(a, b, parted.kind == kHostRead ? end + 1 : end);
   if (parted.kind == kGeometry && is_dynamic(b, end)) teller = std::min(teller, end);
   if (teller == trace::kNone) return false;
   for (Index op = 0; op <= teller; ++op) {

@@ -275,17 +275,21 @@ class Pair {
 
 }  // namespace
 
+trace::Index first_other_read(const trace::Recording& a, const trace::Recording& b,
+                              trace::Index end) {
+  for (const trace::HostRead& read : a.reads) {
+    if (read.op >= end || read.use != trace::ReadUse::kChecked) continue;
+    const auto other = std::ranges::find(b.reads, read.op, &trace::HostRead::op);
+    if (other == b.reads.end() || other->use != trace::ReadUse::kChecked) continue;
+    if (a.ops[read.op].outputs != b.ops[read.op].outputs) return read.op;
+  }
+  return trace::kNone;
+}
+
 bool exclude_each_other(const trace::Recording& a, const trace::Recording& b) {
   const Pair pair(a, b);
   const trace::Index end = pair.common();
-  const auto is_checked = [end](const trace::HostRead& read) {
-    return read.op < end && read.use == trace::ReadUse::kChecked;
-  };
-  for (const trace::HostRead& read : a.reads) {
-    if (!is_checked(read) || a.ops[read.op].outputs == b.ops[read.op].outputs) continue;
-    const auto other = std::ranges::find(b.reads, read.op, &trace::HostRead::op);
-    if (other != b.reads.end() && is_checked(*other)) return true;
-  }
+  if (first_other_read(a, b, end) != trace::kNone) return true;
   const std::vector<bool> known = leaves_known_before(a, end);
   const auto is_known = [&known](trace::Index leaf) -> bool { return known[leaf]; };
   return std::ranges::any_of(a.predicates, [&](const trace::Predicate& x) {

@@ -24,6 +24,11 @@ std::optional<trace::Difference> contradiction(const trace::Recording& plan,
 bool took_another_way(const trace::Recording& plan, const trace::Recording& proof,
                       const trace::Difference& parted);
 
+/// The op by which a replay finds out that it is of the other one, of ops before `end`; kNone:
+/// there is none.
+trace::Index first_other_read(const trace::Recording& a, const trace::Recording& b,
+                              trace::Index end);
+
 /// Whether no call can be one that both hold for: the step had decided otherwise by a value that it
 /// read before the two part, and the run of a plan finds out.
 bool exclude_each_other(const trace::Recording& a, const trace::Recording& b);
