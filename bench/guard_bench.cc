@@ -46,7 +46,7 @@ class Guarded {
           optimizer_->step();
           return std::vector<at::Tensor>{};
         },
-        {}, objects_, recorder::interceptor(recorder::InterceptorKind::kFakeKey));
+        {}, objects_, recorder::interceptor(Interception::kFakeKey));
     replayer::bind_optimizers(recorded.recording);
     recording_ = std::make_shared<trace::Recording>(std::move(recorded.recording));
     executor_ = replayer::make_executor(

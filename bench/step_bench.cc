@@ -49,7 +49,7 @@ class RecordedStep {
     const auto recorded = recorder::record(
         [&] { return std::vector<at::Tensor>{learner_.step(learner_.inputs, learner_.labels)}; },
         {{.tensor = learner_.inputs, .fact = {}}, {.tensor = learner_.labels, .fact = {}}},
-        objects_, recorder::interceptor(recorder::InterceptorKind::kFakeKey));
+        objects_, recorder::interceptor(Interception::kFakeKey));
     ops_ = recorded.recording.ops.size();
   }
   std::string report(Counters& counters) const {

@@ -133,7 +133,7 @@ Recorded record(const Workload& workload) {
   const auto once = [&] {
     return recorder::record(
         [&] { return std::vector<at::Tensor>{trainee.step(trainee.inputs, trainee.labels)}; },
-        arguments, objects, recorder::interceptor(recorder::InterceptorKind::kFakeKey));
+        arguments, objects, recorder::interceptor(Interception::kFakeKey));
   };
   std::vector<double> times;
   recorder::Recorded recorded;

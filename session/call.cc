@@ -24,20 +24,13 @@ using trace::make_refusal;
 
 namespace {
 
-/// What intercepts ops by this choice. Throws Error (unsupported) when nothing can.
-recorder::Interceptor& interceptor_of(Interception choice) {
-  return recorder::interceptor(choice == Interception::kFakeKey
-                                   ? recorder::InterceptorKind::kFakeKey
-                                   : recorder::InterceptorKind::kDispatchMode);
-}
-
-/// The same for a verification, or null where it would change what the eager step computes: the
-/// dispatch mode perturbs some eager steps, so that a verification under it would compare with
-/// another step, and an interceptor that another library has is none.
+/// What intercepts ops in a verification by this choice, or null where it would change what the
+/// eager step computes: the dispatch mode perturbs some eager steps, so that a verification under
+/// it would compare with another step, and an interceptor that another library has is none.
 recorder::Interceptor* listener_of(Interception choice) {
   if (choice != Interception::kFakeKey) return nullptr;
   try {
-    return &interceptor_of(choice);
+    return &recorder::interceptor(choice);
   } catch (const Error&) {
     return nullptr;
   }
@@ -339,7 +332,7 @@ void Call::record() {
 std::optional<recorder::Recorded> Call::run_recorded() {
   recorder::Interceptor* interceptor = nullptr;
   try {
-    interceptor = &interceptor_of(step_.session.options.interception);
+    interceptor = &recorder::interceptor(step_.session.options.interception);
   } catch (const Error& error) {
     const std::string what = error.what();
     run_eagerly();
@@ -369,7 +362,8 @@ void Call::run_eagerly() {
   const auto run = [this] { return run_function(InsideStep::Depth::kEager); };
   if (exchanges_ != nullptr && exchanges_->has_any()) {
     // a plan that was undone has issued some
-    recorder::run_served(run, interceptor_of(step_.session.options.interception), exchanges_);
+    recorder::run_served(run, recorder::interceptor(step_.session.options.interception),
+                         exchanges_);
   } else {
     run();
   }

@@ -13,7 +13,7 @@ Recorder::Recorder(std::string name, std::string place, bool digests, bool timin
 void Recorder::begin() {
   open_ = std::make_unique<recorder::OpenRecording>(
       std::vector<recorder::Argument>(), session_.objects,
-      recorder::interceptor(recorder::InterceptorKind::kFakeKey), detail_);
+      recorder::interceptor(Interception::kFakeKey), detail_);
   recorder::FrontendHints::current()->said.follows_numbers = true;
   FollowedNumbers::current().clear();  // of the step before: the hints of both may lie in one place
 }

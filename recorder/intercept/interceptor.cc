@@ -11,11 +11,11 @@
 
 namespace steptape::recorder {
 
-Interceptor& interceptor(InterceptorKind kind) {
+Interceptor& interceptor(Interception kind) {
   switch (kind) {
-    case InterceptorKind::kDispatchMode:
+    case Interception::kDispatchMode:
       return dispatch_mode();
-    case InterceptorKind::kFakeKey:
+    case Interception::kFakeKey:
       return fake_key();
   }
   throw Error(ErrorCode::kInvalidArgument, "no interceptor of this kind exists");

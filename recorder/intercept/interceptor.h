@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "live/scoped.h"
+#include "steptape/options.h"
 
 namespace steptape::recorder {
 
@@ -23,7 +24,7 @@ class OpListener {
 
 /// A way to see every op below autograd. Two implementations, one file each: the dispatch key
 /// `Fake` (fake_key.cc), which a later torch takes for itself, and a torch-dispatch mode written in
-/// C++ (dispatch_mode.cc), which needs no key and is the default.
+/// C++ (dispatch_mode.cc), which needs no key.
 class Interceptor {
  public:
   /// While it lives, ops of this thread, and of the threads autograd runs for it, reach the
@@ -41,11 +42,9 @@ class Interceptor {
   virtual void suspend() = 0;
 };
 
-enum class InterceptorKind { kDispatchMode, kFakeKey };
-
 /// The process's interceptor of this kind. Throws Error (unsupported) when the key is taken by
 /// another library or the kind does not exist in this torch.
-Interceptor& interceptor(InterceptorKind kind);
+Interceptor& interceptor(Interception kind);
 
 /// The two implementations; each registers what it needs at its first call.
 Interceptor& dispatch_mode();

@@ -29,7 +29,7 @@ struct MlpImpl : torch::nn::Module {
 TORCH_MODULE(Mlp);
 
 /// Every test runs with each of the interceptors.
-class RecorderTest : public testing::TestWithParam<InterceptorKind> {
+class RecorderTest : public testing::TestWithParam<Interception> {
  protected:
   RecorderTest() { at::manual_seed(7); }
 
@@ -56,13 +56,11 @@ class RecorderTest : public testing::TestWithParam<InterceptorKind> {
   live::Objects objects;
 };
 
-#define STEPTAPE_WITH_BOTH_INTERCEPTORS(Fixture)                                        \
-  INSTANTIATE_TEST_SUITE_P(                                                             \
-      Interceptors, Fixture,                                                            \
-      testing::Values(InterceptorKind::kDispatchMode, InterceptorKind::kFakeKey),       \
-      [](const auto& chosen) {                                                          \
-        return std::string(chosen.param == InterceptorKind::kFakeKey ? "FakeKey"        \
-                                                                     : "DispatchMode"); \
+#define STEPTAPE_WITH_BOTH_INTERCEPTORS(Fixture)                                                   \
+  INSTANTIATE_TEST_SUITE_P(                                                                        \
+      Interceptors, Fixture, testing::Values(Interception::kDispatchMode, Interception::kFakeKey), \
+      [](const auto& chosen) {                                                                     \
+        return std::string(chosen.param == Interception::kFakeKey ? "FakeKey" : "DispatchMode");   \
       })
 
 inline std::vector<std::string> names_of(const trace::Recording& recording) {

@@ -13,9 +13,8 @@ std::shared_ptr<trace::Recording> recorded(const StepBody& body,
   for (const at::Tensor& input : inputs) arguments.push_back({input, {}, true});
   const live::Objects nothing;
   const at::NoGradGuard no_grad;
-  recorder::Recorded result =
-      recorder::record([&] { return body(inputs); }, arguments, nothing,
-                       recorder::interceptor(recorder::InterceptorKind::kDispatchMode));
+  recorder::Recorded result = recorder::record([&] { return body(inputs); }, arguments, nothing,
+                                               recorder::interceptor(Interception::kDispatchMode));
   return std::make_shared<trace::Recording>(std::move(result.recording));
 }
 

@@ -220,7 +220,7 @@ void Watcher::enter_torch(PyCodeObject* code) {
   if (text_of(code->co_name) == "__array__") return ask_for_array();
   if (text_of(code->co_name) != "compile_wrapper") return;
   // Dynamo would see what intercepts ops, and fail or compile anew without it
-  recorder::interceptor(recorder::InterceptorKind::kFakeKey).suspend();
+  recorder::interceptor(Interception::kFakeKey).suspend();
   refuse("the step calls what torch.compile has made, whose kernels no op shows",
          RefusalCode::kUnreplayableOp);
 }
