@@ -171,7 +171,12 @@ class FrontendHints {
   void discard() { is_discarded_ = true; }
   bool is_discarded() const { return is_discarded_; }
 
-  void refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
+  void refuse(RefusalCode code, std::string message, std::string place = {}) {
+    Refusal& made = refusals_.emplace_back();
+    made.code = code;
+    made.message = std::move(message);
+    made.place = std::move(place);
+  }
   void add_effect(trace::Effect effect) { effects_.push_back(std::move(effect)); }
 
   /// A call of `module` begins, the newest of those that have not ended; its path is "" where

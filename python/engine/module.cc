@@ -137,11 +137,7 @@ py::object follow(const py::object& value, const std::string& kind, const std::s
 }
 
 void refuse(const std::string& code, const std::string& message, const std::string& place) {
-  Refusal refusal;
-  refusal.code = refusal_code_of(code);
-  refusal.message = message;
-  refusal.place = place;
-  hints().refuse(std::move(refusal));
+  hints().refuse(refusal_code_of(code), message, place);
 }
 
 /// Numbers of the step that a function has kept: replays call it with those of the recording.

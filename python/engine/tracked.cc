@@ -8,7 +8,6 @@
 #include "recorder/frontend_hints.h"
 #include "steptape/error.h"
 #include "trace/path.h"
-#include "trace/refusals.h"
 
 namespace steptape::python {
 namespace {
@@ -183,10 +182,10 @@ void Tracked::refuse_hidden() const {
   recorder::FrontendHints& hints = *recorder::FrontendHints::current();
   for_each_module([&hints](const std::string& path, PyObject* module) {
     if (PyType_IsSubtype(Py_TYPE(module), scripted) != 0) {
-      hints.refuse(trace::make_refusal(
+      hints.refuse(
           RefusalCode::kUnreplayableOp,
           "module `" + path +
-              "` is scripted: its flags and attributes cannot be compared before each replay"));
+              "` is scripted: its flags and attributes cannot be compared before each replay");
     }
     PyObject* dict = dict_of(module);
     for (const char* kind : {"_parameters", "_buffers"}) {
@@ -197,9 +196,9 @@ void Tracked::refuse_hidden() const {
         if (!is_tensor(value) || is_exact_tensor(value) ||
             type_name(value).starts_with("torch.nn.parameter."))
           continue;
-        hints.refuse(trace::make_refusal(RefusalCode::kTensorKind,
-                                         "`" + trace::join_path(path, text_of(key)) + "` is of " +
-                                             type_name(value) + ", a subclass of torch.Tensor"));
+        hints.refuse(RefusalCode::kTensorKind, "`" + trace::join_path(path, text_of(key)) +
+                                                   "` is of " + type_name(value) +
+                                                   ", a subclass of torch.Tensor");
       }
     }
   });

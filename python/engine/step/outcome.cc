@@ -11,7 +11,6 @@
 #include "python/engine/followed.h"
 #include "python/engine/optimizer_watch.h"
 #include "steptape/error.h"
-#include "trace/refusals.h"
 
 namespace steptape::python {
 namespace {
@@ -160,23 +159,19 @@ void Outcome::add_assigned(Tracked& tracked, recorder::FrontendHints& hints, pac
   structure_.settle([&tracked](PyObject* object) { return tracked.holds(object); });
   if (structure_.keeps_objects()) tracked.hold_containers();
   if (!structure_.opaque(0).empty()) {
-    hints.refuse(trace::make_refusal(
-        RefusalCode::kHostEffect,
-        "the step returns a " + structure_.opaque(0) + ", which a replay could not make"));
+    hints.refuse(RefusalCode::kHostEffect,
+                 "the step returns a " + structure_.opaque(0) + ", which a replay could not make");
   }
   if (structure_.has_subclass(0)) {
-    hints.refuse(
-        trace::make_refusal(RefusalCode::kTensorKind, "a result is of a subclass of torch.Tensor"));
+    hints.refuse(RefusalCode::kTensorKind, "a result is of a subclass of torch.Tensor");
   }
   hints.add_effect({"results", structure_.text(0), "", false});
   std::size_t k = 1;
   for (const Made& made : all) {
     for (; k < made.end; ++k) {
       if (structure_.opaque(k).empty() && !structure_.has_subclass(k)) continue;
-      Refusal refusal = trace::make_refusal(RefusalCode::kHostEffect,
-                                            "host state `" + made.path + "` went " + made.change);
-      refusal.place = made.place;
-      hints.refuse(std::move(refusal));
+      hints.refuse(RefusalCode::kHostEffect, "host state `" + made.path + "` went " + made.change,
+                   made.place);
     }
     hints.add_effect({made.path, made.words, made.place, made.decides});
   }

@@ -222,20 +222,18 @@ void Step::check_arguments(const Arguments& arguments, const std::string& opaque
   for (PyObject* object : arguments.objects) {
     given_objects_.try_emplace(object, Root::pinned(roots_, object));
     if (is_part_of_model(object) && !known.contains(object)) {
-      hints.refuse(trace::make_refusal(
-          RefusalCode::kOpaqueArgument,
-          "an argument is a " + type_name(object) + " that the first call was not given"));
+      hints.refuse(RefusalCode::kOpaqueArgument,
+                   "an argument is a " + type_name(object) + " that the first call was not given");
     }
   }
   if (!arguments.opaque.empty()) {
-    hints.refuse(trace::make_refusal(
-        RefusalCode::kOpaqueArgument,
-        (opaque_name.empty() ? "an argument" : "`" + opaque_name + "`") + std::string(" is a ") +
-            arguments.opaque + ", whose content cannot be guarded"));
+    hints.refuse(RefusalCode::kOpaqueArgument,
+                 (opaque_name.empty() ? "an argument" : "`" + opaque_name + "`") +
+                     std::string(" is a ") + arguments.opaque +
+                     ", whose content cannot be guarded");
   }
   if (arguments.has_subclass) {
-    hints.refuse(trace::make_refusal(RefusalCode::kTensorKind,
-                                     "an argument is of a subclass of torch.Tensor"));
+    hints.refuse(RefusalCode::kTensorKind, "an argument is of a subclass of torch.Tensor");
   }
 }
 
@@ -387,19 +385,15 @@ void Step::take_or_refuse_changed_places(const Given& given,
     names += (names.empty() ? "`" : " or `") + name + "`";
     if (line.empty()) line = place_of_write(name.substr(name.rfind('.') + 1));
   }
-  Refusal refusal =
-      trace::make_refusal(RefusalCode::kHostEffect, "the step changes what is in " + names +
-                                                        ", where it finds others in each call");
-  refusal.place = line;
-  hints.refuse(std::move(refusal));
+  hints.refuse(RefusalCode::kHostEffect,
+               "the step changes what is in " + names + ", where it finds others in each call",
+               line);
 }
 
 void Step::take_or_refuse_changed(const Arguments& before, recorder::FrontendHints& hints) {
   if (take_changed(before)) return hints.discard();
-  Refusal refusal = trace::make_refusal(
-      RefusalCode::kHostEffect, "the step changes a list, a dict or an object that it is given");
-  refusal.place = place_of_change();
-  hints.refuse(std::move(refusal));
+  hints.refuse(RefusalCode::kHostEffect,
+               "the step changes a list, a dict or an object that it is given", place_of_change());
 }
 
 pack::Results Step::outcome_of(recorder::FrontendHints& hints, const Given& given,
@@ -447,9 +441,7 @@ void Step::invalidate(const std::string& why) {
 
 void Step::refuse_always(const std::string& code, const std::string& message,
                          const std::string& place) {
-  Refusal refusal;
-  refusal.code = refusal_code_of(code);
-  refusal.message = message;
+  Refusal refusal = trace::make_refusal(refusal_code_of(code), message);
   refusal.place = place;
   life_->refuse_always(std::move(refusal));
 }
