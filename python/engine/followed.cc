@@ -634,12 +634,9 @@ namespace {
 /// numbers by themselves may be asked for, too. Nothing for any other object.
 std::optional<std::vector<PyObject*>> numbers_of_partial(PyObject* value) {
   if (!is_partial(value)) return std::nullopt;
-  const auto part = [&](const char* name) { return stolen(PyObject_GetAttrString(value, name)); };
-  const py::object function = part("func"), arguments = part("args"), named = part("keywords");
-  if (!function || !PyFunction_Check(function.ptr()) || !arguments || !named) {
-    PyErr_Clear();
-    return std::nullopt;
-  }
+  const py::object function = member(value, "func"), arguments = member(value, "args");
+  const py::object named = member(value, "keywords");
+  if (!function || !PyFunction_Check(function.ptr()) || !arguments || !named) return std::nullopt;
   std::vector<PyObject*> held;
   add_held(arguments.ptr(), held);
   add_held(named.ptr(), held);

@@ -23,9 +23,7 @@ Py_ssize_t position_in(PyObject* sequence, PyObject* key) {
 /// Of a deque.
 py::object item_of(PyObject* queue, PyObject* key) {
   if (!PyLong_Check(key)) return {};
-  PyObject* item = PySequence_GetItem(queue, PyNumber_AsSsize_t(key, nullptr));
-  if (item == nullptr) PyErr_Clear();
-  return stolen(item);
+  return taken(PySequence_GetItem(queue, PyNumber_AsSsize_t(key, nullptr)));
 }
 
 std::optional<double> number_in(PyObject* value) {
@@ -110,30 +108,19 @@ py::object float_of_class(PyTypeObject* type, double value) {
 }
 
 py::object held_at(PyObject* owner, PyObject* key) {
-  if (is_member(key)) {
-    PyObject* held = Py_TYPE(key)->tp_descr_get(key, owner, nullptr);
-    if (held == nullptr) PyErr_Clear();
-    return stolen(held);
-  }
+  if (is_member(key)) return taken(Py_TYPE(key)->tp_descr_get(key, owner, nullptr));
   if (PyCell_Check(owner)) return borrowed(PyCell_GET(owner));
   if (key == nullptr) return is_array(owner) ? borrowed(owner) : py::object();
-  if (is_array_of_numpy(owner)) {
-    PyObject* item = PySequence_GetItem(owner, PyNumber_AsSsize_t(key, nullptr));
-    if (item == nullptr) PyErr_Clear();
-    return stolen(item);
-  }
+  if (is_array_of_numpy(owner))
+    return taken(PySequence_GetItem(owner, PyNumber_AsSsize_t(key, nullptr)));
   if (PyDict_Check(owner)) return borrowed(find_entry(owner, key));
   if (PyList_Check(owner) || (PyTuple_Check(owner) && PyLong_Check(key))) {
     const Py_ssize_t position = position_in(owner, key);
     return position < 0 ? py::object() : borrowed(PySequence_Fast_GET_ITEM(owner, position));
   }
   if (is_deque(owner)) return item_of(owner, key);
-  if (PyType_Check(owner)) {
-    return borrowed(_PyType_Lookup(as_type(owner), key));
-  }
-  PyObject* made = PyObject_GenericGetAttr(owner, key);
-  if (made == nullptr) PyErr_Clear();
-  return stolen(made);
+  if (PyType_Check(owner)) return borrowed(_PyType_Lookup(as_type(owner), key));
+  return taken(PyObject_GenericGetAttr(owner, key));
 }
 
 int set_entry(PyObject* dict, PyObject* key, PyObject* value) {

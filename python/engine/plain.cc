@@ -140,8 +140,7 @@ bool is_deque(PyObject* object) {
 }
 
 double most_of(PyObject* deque) {
-  const auto most = stolen(PyObject_GetAttrString(deque, "maxlen"));
-  if (!most) PyErr_Clear();
+  const py::object most = member(deque, "maxlen");
   return most && PyLong_Check(most.ptr()) ? PyLong_AsDouble(most.ptr())
                                           : std::numeric_limits<double>::infinity();
 }

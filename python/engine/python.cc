@@ -70,9 +70,7 @@ PyObject* in_class(PyTypeObject* type, const char* name) {
 }
 
 py::object member(PyObject* object, const char* name) {
-  auto found = stolen(PyObject_GetAttrString(object, name));
-  if (!found) PyErr_Clear();
-  return found;
+  return taken(PyObject_GetAttrString(object, name));
 }
 
 PyObject* referent_of(PyObject* reference) {
@@ -109,14 +107,8 @@ const std::string& type_name(PyTypeObject* type) {
     return known.text;
   }
   const auto attribute = [type](const char* name) {
-    PyObject* found = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name);
-    if (found == nullptr) {
-      PyErr_Clear();
-      return std::string("?");
-    }
-    std::string text = text_of(found);
-    Py_DECREF(found);
-    return text;
+    const py::object found = member(reinterpret_cast<PyObject*>(type), name);
+    return found ? text_of(found.ptr()) : "?";
   };
   const std::string module = attribute("__module__");
   const std::string name = attribute("__qualname__");
@@ -179,13 +171,9 @@ std::string shown_to_depth(PyObject* object, int depth) {
       name = " " + text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname);
     return "<" + type_name(object) + name + " at " + address + ">";
   }
-  PyObject* repr = PyObject_Repr(object);
-  if (repr == nullptr) {
-    PyErr_Clear();
-    return "?";
-  }
-  std::string text = text_of(repr);
-  Py_DECREF(repr);
+  const auto repr = taken(PyObject_Repr(object));
+  if (!repr) return "?";
+  std::string text = text_of(repr.ptr());
   constexpr std::size_t kLongest = 80;
   if (text.size() > kLongest) {
     // not in the middle of a character
@@ -259,14 +247,7 @@ bool is_thread_local(PyObject* object) {
 
 PyObject* dict_made_of(PyObject* object) {
   if (is_thread_local(object)) return member(object, "__dict__").ptr();  // the object holds it
-  PyObject* made = PyObject_GenericGetDict(object, nullptr);
-  if (made == nullptr) {
-    PyErr_Clear();
-    return nullptr;
-  }
-  // the instance holds it
-  Py_DECREF(made);
-  return made;
+  return taken(PyObject_GenericGetDict(object, nullptr)).ptr();          // the instance holds it
 }
 
 namespace {

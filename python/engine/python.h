@@ -22,6 +22,11 @@ inline py::object borrowed(PyObject* object) {
 
 /// What a new reference names, which it takes over; none for null.
 inline py::object stolen(PyObject* made) { return py::reinterpret_steal<py::object>(made); }
+/// The same; of null, too, whose exception is cleared.
+inline py::object taken(PyObject* made) {
+  if (made == nullptr) PyErr_Clear();
+  return stolen(made);
+}
 inline PyTypeObject* as_type(PyObject* type) { return reinterpret_cast<PyTypeObject*>(type); }
 
 /// Whether it is of exactly this class.

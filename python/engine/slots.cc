@@ -19,11 +19,6 @@ py::object part_of_function(PyObject* function, const std::string& name) {
                                          : PyFunction_GET_KW_DEFAULTS(function));
 }
 
-py::object taken(PyObject* made) {
-  if (made == nullptr) PyErr_Clear();
-  return stolen(made);
-}
-
 /// How often a cache was emptied, as far as it shows: it counts its calls anew then, and has fewer
 /// than when anyone looked last.
 std::uint64_t generation_of(PyObject* function, long long calls) {

@@ -22,8 +22,7 @@ void add_names_in(PyObject* value, std::unordered_set<std::string>& names) {
     add_names_in(PyFunction_GET_CODE(value), names);
   } else {  // a property and the like
     for (const char* part : {"fget", "fset", "__func__", "wrapped", "__wrapped__"}) {
-      const auto inner = stolen(PyObject_GetAttrString(value, part));
-      if (!inner) PyErr_Clear();
+      const py::object inner = member(value, part);
       if (inner && PyFunction_Check(inner.ptr())) add_names_in(inner.ptr(), names);
     }
   }

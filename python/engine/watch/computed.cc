@@ -44,10 +44,7 @@ constexpr std::array<Function, 23> kFunctions = {{
 
 /// The code of a generator, or of the function of Python's that `map` calls, borrowed; or null.
 PyObject* code_that_gives(PyObject* iterator) {
-  if (PyGen_CheckExact(iterator)) {
-    const auto code = stolen(PyObject_GetAttrString(iterator, "gi_code"));
-    return code.ptr();  // the generator holds it
-  }
+  if (PyGen_CheckExact(iterator)) return member(iterator, "gi_code").ptr();  // which it holds
   if (Py_TYPE(iterator) != &PyMap_Type) return nullptr;
   std::vector<PyObject*> held;
   add_held(iterator, held);

@@ -294,7 +294,7 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     return refuse_incomparable("reads or writes an attribute of", object);
   if (!gives_way) {
     if (PyType_IsSubtype(Py_TYPE(found), &PyProperty_Type) != 0) {
-      const auto get = stolen(PyObject_GetAttrString(found, "fget"));
+      const py::object get = member(found, "fget");
       if (get && !PyFunction_Check(get.ptr())) {
         mark(get.ptr(), path);
         call_own(get.ptr(), {object});

@@ -181,14 +181,10 @@ void Watcher::mark_one(PyObject* value, const std::string& path) {
   if (PyCFunction_Check(value) && PyCFunction_GET_SELF(value) != nullptr) {
     mark(PyCFunction_GET_SELF(value), path + ".__self__");
   }
-  if (std::string_view(Py_TYPE(value)->tp_name) == "method-wrapper") {
-    const auto self = stolen(PyObject_GetAttrString(value, "__self__"));
-    if (self) mark(self.ptr(), path + ".__self__");
-  }
-  if (Py_TYPE(value) == &PyStaticMethod_Type) {  // a __new__, which no instruction loads
-    const auto inner = stolen(PyObject_GetAttrString(value, "__func__"));
-    if (inner) mark(inner.ptr(), path);
-  }
+  if (std::string_view(Py_TYPE(value)->tp_name) == "method-wrapper")
+    mark(member(value, "__self__").ptr(), path + ".__self__");
+  if (Py_TYPE(value) == &PyStaticMethod_Type)  // a __new__, which no instruction loads
+    mark(member(value, "__func__").ptr(), path);
   if (PyMethod_Check(value)) {
     mark(PyMethod_GET_SELF(value), PyFunction_Check(PyMethod_GET_FUNCTION(value)) ? "self" : path);
     mark(PyMethod_GET_FUNCTION(value), path);
