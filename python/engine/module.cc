@@ -89,8 +89,7 @@ void watch_tensor_hooks() { live::set_hook_lists(hooks_of); }
 
 /// torch.utils._device.DeviceContext; never released: modes may be looked at while Python ends.
 PyObject* device_context() {
-  static PyObject* const type =
-      py::object(py::module_::import("torch.utils._device").attr("DeviceContext")).release().ptr();
+  static PyObject* const type = imported("torch.utils._device", "DeviceContext");
   return type;
 }
 
@@ -376,8 +375,7 @@ void define(py::module_& m) {
            });
 
   m.def("held_at", [](const py::object& owner, const py::object& key) {
-    py::object held = held_at(owner.ptr(), key.is_none() ? nullptr : key.ptr());
-    return held ? held : py::object(py::none());
+    return or_none(held_at(owner.ptr(), key.is_none() ? nullptr : key.ptr()).ptr());
   });
   m.def("put_at", [](const py::object& owner, const py::object& key, const py::object& value) {
     put_at(owner.ptr(), key.is_none() ? nullptr : key.ptr(), value.ptr());

@@ -58,10 +58,8 @@ bool is_noted(const py::object& dtype) {
 /// SimpleNamespace, argparse.Namespace and dataclasses: nothing but their attributes, by which they
 /// are compared.
 bool is_holder(PyObject* object) {
-  static PyObject* simple =
-      py::object(py::module_::import("types").attr("SimpleNamespace")).release().ptr();
-  static PyObject* parsed =
-      py::object(py::module_::import("argparse").attr("Namespace")).release().ptr();
+  static PyObject* simple = imported("types", "SimpleNamespace");
+  static PyObject* parsed = imported("argparse", "Namespace");
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   if (dict_of(object) == nullptr) return false;
   if (type == simple || type == parsed) return true;
@@ -76,15 +74,13 @@ py::object list_of(PyObject* sequence) {
 }
 
 bool is_default_dict(PyObject* object) {
-  static PyObject* type =
-      py::object(py::module_::import("collections").attr("defaultdict")).release().ptr();
+  static PyObject* type = imported("collections", "defaultdict");
   return is_exactly(object, type);
 }
 
 /// Whether a list, tuple or dict is its items, and of a defaultdict the factory, and nothing else.
 bool is_items_alone(PyObject* container) {
-  static PyObject* ordered =
-      py::object(py::module_::import("collections").attr("OrderedDict")).release().ptr();
+  static PyObject* ordered = imported("collections", "OrderedDict");
   PyTypeObject* type = Py_TYPE(container);
   if (PyTuple_Check(container))
     return type->tp_basicsize == PyTuple_Type.tp_basicsize && type->tp_dictoffset == 0;
@@ -100,10 +96,7 @@ Root class_of(Roots& roots, PyObject* object) {
 
 bool is_scalar_of_numpy(PyObject* object) {
   static PyObject* type = nullptr;
-  if (type == nullptr) {  // it may not have been imported yet
-    const auto numpy = stolen(PyImport_GetModule(py::str("numpy").ptr()));
-    if (numpy) type = py::object(numpy.attr("generic")).release().ptr();
-  }
+  if (type == nullptr) type = attribute_type("numpy", "generic");  // which may be imported later
   return type != nullptr && PyType_IsSubtype(Py_TYPE(object), as_type(type)) != 0;
 }
 
@@ -134,8 +127,7 @@ bool are_parts_apart(PyObject* container) {
 }
 
 bool is_deque(PyObject* object) {
-  static PyObject* type =
-      py::object(py::module_::import("collections").attr("deque")).release().ptr();
+  static PyObject* type = imported("collections", "deque");
   return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
 }
 
@@ -709,7 +701,7 @@ py::object Plain::before() const {
     }
     return dict;
   }
-  return value_.get() == nullptr ? py::object(py::none()) : borrowed(value_.get());
+  return or_none(value_.get());
 }
 
 std::string Plain::words() const {

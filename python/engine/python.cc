@@ -73,6 +73,15 @@ py::object member(PyObject* object, const char* name) {
   return taken(PyObject_GetAttrString(object, name));
 }
 
+PyObject* imported(const char* module, const char* name) {
+  return py::object(py::module_::import(module).attr(name)).release().ptr();
+}
+
+PyObject* attribute_type(const char* module, const char* name) {
+  const auto found = stolen(PyImport_GetModule(py::str(module).ptr()));
+  return found ? py::object(found.attr(name)).release().ptr() : nullptr;
+}
+
 PyObject* referent_of(PyObject* reference) {
 #if PY_VERSION_HEX >= 0x030D0000
   PyObject* held = nullptr;

@@ -29,6 +29,11 @@ inline py::object taken(PyObject* made) {
 }
 inline PyTypeObject* as_type(PyObject* type) { return reinterpret_cast<PyTypeObject*>(type); }
 
+/// The object, or None where it is null.
+inline py::object or_none(PyObject* object) {
+  return borrowed(object == nullptr ? Py_None : object);
+}
+
 /// Whether it is of exactly this class.
 inline bool is_exactly(PyObject* object, PyObject* type) {
   return object != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
@@ -74,6 +79,11 @@ py::object interned(const char* text);
 PyObject* in_class(PyTypeObject* type, const char* name);
 /// The attribute of this name, which may run code; null where there is none.
 py::object member(PyObject* object, const char* name);
+/// What a module has under a name, which is imported, and kept for ever.
+PyObject* imported(const char* module, const char* name);
+/// The same of one that is loaded, else null: an import would ask the builtins of the frame that
+/// runs, which may have none.
+PyObject* attribute_type(const char* module, const char* name);
 /// The exception that is being handled, as `sys.exception()` gives it; None where there is none.
 py::object handled_exception();
 /// How many items a container has, negative for none. Runs no code of a class made of list, tuple,

@@ -164,17 +164,14 @@ bool is_fixed(PyObject* object) {
 }
 
 bool is_part_of_model(PyObject* object) {
-  static auto* const module =
-      as_type(py::object(py::module_::import("torch.nn").attr("Module")).release().ptr());
-  static auto* const optimizer =
-      as_type(py::object(py::module_::import("torch.optim").attr("Optimizer")).release().ptr());
+  static auto* const module = as_type(imported("torch.nn", "Module"));
+  static auto* const optimizer = as_type(imported("torch.optim", "Optimizer"));
   return PyType_IsSubtype(Py_TYPE(object), module) != 0 ||
          PyType_IsSubtype(Py_TYPE(object), optimizer) != 0;
 }
 
 bool keeps_to_itself(PyTypeObject* type) {
-  static auto* const storage =
-      as_type(py::object(py::module_::import("torch._C").attr("StorageBase")).release().ptr());
+  static auto* const storage = as_type(imported("torch._C", "StorageBase"));
   if (!is_torchs(type)) return false;
   const bool is_pybinds = type_name(Py_TYPE(type)).ends_with("pybind11_type");
   const bool is_constant =
@@ -199,8 +196,7 @@ bool never_changes(PyObject* value) {
 }
 
 bool is_plain_object(PyObject* object) {
-  static auto* const simple =
-      as_type(py::object(py::module_::import("types").attr("SimpleNamespace")).release().ptr());
+  static auto* const simple = as_type(imported("types", "SimpleNamespace"));
   PyTypeObject* type = Py_TYPE(object);
   if (is_tensor(object) || is_fixed(object) || dict_of(object) == nullptr) return false;
   if (type == simple) return true;

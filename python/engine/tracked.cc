@@ -143,9 +143,7 @@ py::list Tracked::reads() const {
   if (host_->seen() == nullptr) return all;
   for (const Slot& slot : host_->seen()->slots()) {
     if (!slot.is_guarded || slot.owner.get() == nullptr) continue;
-    PyObject* key = slot.key.get();
-    all.append(py::make_tuple(slot.path, borrowed(slot.owner.get()),
-                              key == nullptr ? py::object(py::none()) : borrowed(key)));
+    all.append(py::make_tuple(slot.path, borrowed(slot.owner.get()), or_none(slot.key.get())));
   }
   return all;
 }
@@ -177,8 +175,7 @@ std::unordered_set<PyObject*> Tracked::tracked() const {
 }
 
 void Tracked::refuse_hidden() const {
-  static auto* const scripted =
-      as_type(py::object(py::module_::import("torch.jit").attr("ScriptModule")).release().ptr());
+  static auto* const scripted = as_type(imported("torch.jit", "ScriptModule"));
   recorder::FrontendHints& hints = *recorder::FrontendHints::current();
   for_each_module([&hints](const std::string& path, PyObject* module) {
     if (PyType_IsSubtype(Py_TYPE(module), scripted) != 0) {
@@ -294,9 +291,7 @@ py::list Tracked::moving() const {
   py::list all;
   for (const MovingPlaces::Place& place : moving_.places()) {
     if (place.owner.get() == nullptr || !place.is_followed()) continue;
-    all.append(py::make_tuple(
-        place.name, borrowed(place.owner.get()),
-        place.key.get() == nullptr ? py::object(py::none()) : borrowed(place.key.get())));
+    all.append(py::make_tuple(place.name, borrowed(place.owner.get()), or_none(place.key.get())));
   }
   return all;
 }
@@ -398,18 +393,16 @@ std::map<std::string, std::string> Tracked::guarded() const {
 
 py::list Tracked::changes() const {
   py::list list;
-  const auto or_none = [](const py::object& object) {
-    return object ? object : py::object(py::none());
-  };
   const std::unordered_set<PyObject*> changed = changed_containers();
   for (const auto& [name, watched] : watched_) {
     const bool is_of_modules = dynamic_cast<const Modules*>(watched.get()) != nullptr;
     for (const HostChange& change : watched->changes(name)) {
       if (is_of_modules && is_in(change, changed)) continue;  // it comes from the host state
       list.append(py::make_tuple(
-          change.path, or_none(change.change.after), or_none(change.owner), or_none(change.key),
-          change.change.was, shown(change.change.after.ptr()), change.change.keys,
-          change.change.is_whole && change.change.after, change.place, change.moves,
+          change.path, or_none(change.change.after.ptr()), or_none(change.owner.ptr()),
+          or_none(change.key.ptr()), change.change.was, shown(change.change.after.ptr()),
+          change.change.keys, change.change.is_whole && change.change.after, change.place,
+          change.moves,
           change.appended ? py::object(py::int_(*change.appended)) : py::object(py::none()),
           static_cast<int>(change.before)));
     }

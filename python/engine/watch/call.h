@@ -22,11 +22,4 @@ struct Watcher::Call {
   }
 };
 
-/// Of a Python module that is loaded: an import would ask the builtins of the frame that runs,
-/// which may have none.
-inline PyObject* attribute_type(const char* module, const char* name) {
-  const auto found = stolen(PyImport_GetModule(py::str(module).ptr()));
-  return found ? py::object(found.attr(name)).release().ptr() : nullptr;
-}
-
 }  // namespace steptape::python::watch

@@ -19,8 +19,7 @@ bool is_context(PyObject* object) {
 /// they are many, as closures can be.
 std::vector<py::object> functions_of(PyCodeObject* code) {
   constexpr std::size_t kMost = 16;
-  static PyObject* const referrers =
-      py::object(py::module_::import("gc").attr("get_referrers")).release().ptr();
+  static PyObject* const referrers = imported("gc", "get_referrers");
   const auto held =
       stolen(PyObject_CallFunctionObjArgs(referrers, reinterpret_cast<PyObject*>(code), nullptr));
   std::vector<py::object> found;

@@ -233,8 +233,7 @@ void Watcher::refuse_outer(PyFrameObject* frame) {
 }
 
 void Watcher::load_handled() {
-  static PyObject* const asks =
-      py::object(py::module_::import("sys").attr("exc_info")).release().ptr();
+  static PyObject* const asks = imported("sys", "exc_info");
   const py::object handled = handled_exception();
   if (handled.ptr() != handled_) return;
   read(Kind::kHandled, asks, nullptr, "sys.exc_info()[1]");

@@ -23,12 +23,9 @@ Folders& folders() {
 
 /// Whether a function imports as the statement does, or asks whether a module could be imported.
 bool imports(PyObject* function) {
-  static const auto known = [](const char* module, const char* name) {
-    return py::object(py::module_::import(module).attr(name)).release().ptr();
-  };
-  static PyObject* const of_modules[] = {known("importlib", "import_module"),
-                                         known("builtins", "__import__"),
-                                         known("importlib.util", "find_spec")};
+  static PyObject* const of_modules[] = {imported("importlib", "import_module"),
+                                         imported("builtins", "__import__"),
+                                         imported("importlib.util", "find_spec")};
   return std::ranges::find(of_modules, function) != std::end(of_modules);
 }
 
@@ -41,8 +38,7 @@ bool gives_to_torch(PyCodeObject* code) {
 
 /// Whether it is what the methods of loggers call once a message is of a level that is shown.
 bool logs(PyObject* function) {
-  static PyObject* const known =
-      py::object(py::module_::import("logging").attr("Logger").attr("_log")).release().ptr();
+  static PyObject* const known = PyObject_GetAttrString(imported("logging", "Logger"), "_log");
   return known == (PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function);
 }
 
@@ -57,11 +53,8 @@ bool tells_packages(PyObject* function) {
 /// Whether `function`, which `code` calls, shows a warning or puts it into the list of
 /// `catch_warnings(record=True)`, which no replay does (docs/blind_spots.md).
 bool shows_warning(PyObject* function, PyCodeObject* code) {
-  static const auto known = [](const char* name) {
-    return py::object(py::module_::import("warnings").attr(name)).release().ptr();
-  };
-  static PyObject* const shows = known("_showwarnmsg_impl");
-  static PyObject* const asks = PyFunction_GET_CODE(known("_showwarnmsg"));
+  static PyObject* const shows = imported("warnings", "_showwarnmsg_impl");
+  static PyObject* const asks = PyFunction_GET_CODE(imported("warnings", "_showwarnmsg"));
   return function == shows ||
          (PyCFunction_Check(function) && reinterpret_cast<PyObject*>(code) == asks);
 }
