@@ -222,7 +222,7 @@ void Watcher::load_of_super(PyObject* super, PyObject* name) {
 void Watcher::load_behind(PyObject* from, PyObject* object, PyObject* name) {
   const bool is_class = PyType_Check(object) && PyType_Check(from) &&
                         PyType_IsSubtype(as_type(object), as_type(from)) != 0;
-  PyTypeObject* type = is_class ? as_type(object) : Py_TYPE(object);
+  PyTypeObject* const type = is_class ? as_type(object) : Py_TYPE(object);
   if (!is_class) class_of(object);
   load_order(is_class ? object : reinterpret_cast<PyObject*>(Py_TYPE(object)));
   bool is_behind = false;
