@@ -448,7 +448,7 @@ bool HostState::take(std::shared_ptr<const SlotWatch> seen) {
              });
     });
     tensors_.push_back({slot.kind, slot.path, Root::guarding(roots_, slot.owner.get()),
-                        slot.key.get() == nullptr ? Root() : Root(roots_, slot.key.get())});
+                        Root(roots_, slot.key.get())});
   }
   return is_new;
 }

@@ -303,8 +303,8 @@ MovingPlaces::Place* MovingPlaces::add(const std::string& path, PyObject* owner,
   const bool is_number = held && is_plain_number(held.ptr());
   if (is_number && key != nullptr && PyUnicode_Check(key) && is_of_optimizer_(owner))
     return nullptr;
-  places_.push_back({free_name(path, names()), Root::guarding(roots_, owner),
-                     key == nullptr ? Root() : Root(roots_, key), !is_number,
+  places_.push_back({free_name(path, names()), Root::guarding(roots_, owner), Root(roots_, key),
+                     !is_number,
                      is_number && is_float(held.ptr()) ? Py_TYPE(held.ptr()) : &PyFloat_Type});
   news_.push_back(places_.back().name);
   return &places_.back();

@@ -78,7 +78,7 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
                               PyObject* dict) {
   Fixed& fixed = fixed_.emplace_back();
   fixed.path = std::move(path);
-  if (parameter != nullptr) fixed.key = Root(roots, parameter);
+  fixed.key = Root(roots, parameter);
   fixed.group = group;
   fixed.size = PyDict_GET_SIZE(dict);
   fixed.first = numbers_.size();

@@ -17,7 +17,7 @@ class Roots;
 class Root {
  public:
   Root() = default;
-  Root(Roots& roots, PyObject* object);
+  Root(Roots& roots, PyObject* object);  ///< empty where it is null
   /// Throws what Python raises for an object that no reference can be weak to.
   static Root weak(Roots& roots, PyObject* object);
   /// For a guard on what the program holds: weak where the program holds the object weakly, too.

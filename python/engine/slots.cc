@@ -139,10 +139,8 @@ Plain Slot::plain(Roots& roots, const py::object& value) const {
 SlotWatch::SlotWatch(Roots& roots, MovingPlaces& moving) : roots_(roots), moving_(moving) {
   for (const MovingPlaces::Place& place : moving.places()) {
     if (place.owner.get() == nullptr || place.is_object()) continue;
-    PyObject* key = place.key.get();
     Slot slot{kind_of_place(place.owner.get(), place.key.get()), place.name,
-              Root::guarding(roots, place.owner.get()), key == nullptr ? Root() : Root(roots, key),
-              false};
+              Root::guarding(roots, place.owner.get()), Root(roots, place.key.get()), false};
     const py::object held = slot.value();
     slots_.push_back(std::move(slot));
     values_.push_back(place.is_argument ? Plain::identity(roots, held.ptr())

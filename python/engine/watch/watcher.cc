@@ -272,7 +272,7 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
   const auto [entry, is_new] = noted_.emplace(id_of(kind, owner, key), 0);
   if (!is_new) return entry->second;
   find_by(key);
-  Slot slot{kind, path, Root::guarding(roots_, owner), key == nullptr ? Root() : Root(roots_, key)};
+  Slot slot{kind, path, Root::guarding(roots_, owner), Root(roots_, key)};
   const py::object value = value_before(slot);
   const bool is_argument = slot.is_assignable() && moving_.is_argument(owner, key);
   if (is_read && value && !is_argument) take_back(value.ptr());
