@@ -152,10 +152,8 @@ class Flattening {
   }
 
   void add_integer(PyObject* value) {
-    int overflow = 0;
-    const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (overflow == 0) {
-      leaf(static_cast<std::int64_t>(number), 'i');
+    if (const auto number = int64_of(value)) {
+      leaf(*number, 'i');
     } else {
       add_sized(text_of(py::repr(value).ptr()));
     }

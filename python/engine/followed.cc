@@ -62,10 +62,8 @@ py::object own_int(PyObject* number) {
 }
 
 bool is_exact_int(PyObject* number) {
-  if (!PyLong_Check(number)) return false;
-  int overflow = 0;
-  const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
-  return overflow == 0 && trace::is_exact_number({static_cast<std::int64_t>(value)});
+  const auto value = int64_of(number);
+  return value && trace::is_exact_number({*value});
 }
 
 bool is_of_numpy(PyObject* number) { return is_float(number) && !PyFloat_CheckExact(number); }

@@ -57,9 +57,7 @@ trace::Value value_of(PyObject* object) {
   if (PyBool_Check(object)) return {object == Py_True};
   if (is_float(object)) return {trace::Real{PyFloat_AS_DOUBLE(object)}};
   if (PyLong_CheckExact(object)) {
-    int overflow = 0;
-    const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (overflow == 0) return {static_cast<std::int64_t>(value)};
+    if (const auto value = int64_of(object)) return {*value};
   }
   if (PyUnicode_Check(object)) return {text_of(object)};
   if (is_tensor(object)) return {words_of(tensor_of(object))};

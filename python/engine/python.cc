@@ -20,6 +20,12 @@ bool is_kind_of(PyObject* object, PyObject* type) {
 
 }  // namespace
 
+std::optional<std::int64_t> int64_of(PyObject* object) {
+  int overflow = PyLong_Check(object) ? 0 : 1;
+  const long long value = overflow == 0 ? PyLong_AsLongLongAndOverflow(object, &overflow) : 0;
+  return overflow == 0 ? std::optional<std::int64_t>(value) : std::nullopt;
+}
+
 bool is_tensor(PyObject* object) {
   return THPVariable_CheckExact(object) || is_kind_of(object, THPVariableClass);
 }

@@ -3,7 +3,9 @@
 #include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,6 +61,8 @@ inline bool is_atom(PyObject* object) {
 inline bool is_text(PyObject* value) {
   return PyUnicode_CheckExact(value) || PyBytes_CheckExact(value);
 }
+/// The value of an int; none where that has more than 64 bits, and of anything else.
+std::optional<std::int64_t> int64_of(PyObject* object);
 bool is_tensor(PyObject* object);
 /// Whether it is of torch.Tensor or torch.nn.Parameter itself and of no class made of them.
 bool is_exact_tensor(PyObject* object);

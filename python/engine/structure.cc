@@ -258,10 +258,8 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     return node;
   }
   if (PyLong_CheckExact(value)) {
-    int overflow = 0;
-    const long long integer = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (overflow == 0) {
-      number(static_cast<std::int64_t>(integer), "int");
+    if (const auto integer = int64_of(value)) {
+      number(*integer, "int");
       return node;
     }
   }

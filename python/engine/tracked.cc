@@ -24,9 +24,7 @@ pack::Leaf leaf_in(PyObject* value, PyTypeObject* float_type, Roots& roots, Foun
   if (value == nullptr) return std::string("nothing");
   if (Py_TYPE(value) == float_type) return PyFloat_AS_DOUBLE(value);
   if (PyLong_CheckExact(value)) {
-    int overflow = 0;
-    const long long integer = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (overflow == 0) return static_cast<std::int64_t>(integer);
+    if (const auto integer = int64_of(value)) return *integer;
   }
   if (PyUnicode_CheckExact(value) || PyBool_Check(value) || value == Py_None) {
     return type_name(value) + " " + text_of(py::str(value).ptr());

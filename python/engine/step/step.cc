@@ -27,13 +27,11 @@ namespace {
 pack::Leaf leaf_of(const std::string& name, const py::object& value) {
   if (PyBool_Check(value.ptr())) return value.ptr() == Py_True;
   if (PyFloat_Check(value.ptr())) return PyFloat_AS_DOUBLE(value.ptr());
-  int overflow = 0;
-  const long long integer =
-      PyLong_Check(value.ptr()) ? PyLong_AsLongLongAndOverflow(value.ptr(), &overflow) : 0;
-  if (PyLong_Check(value.ptr()) && overflow == 0) return static_cast<std::int64_t>(integer);
+  if (const auto integer = int64_of(value.ptr())) return *integer;
+  const bool is_int = PyLong_Check(value.ptr());
   throw Error(ErrorCode::kInvalidArgument,
               "host value \"" + name + "\" is " +
-                  (overflow != 0 ? "an int of more than 64 bits" : "a " + type_name(value.ptr())) +
+                  (is_int ? "an int of more than 64 bits" : "a " + type_name(value.ptr())) +
                   "; it must be a bool, an int or a float");
 }
 

@@ -258,9 +258,7 @@ Watcher::Id Watcher::id_of(Kind kind, PyObject* owner, PyObject* key) {
   if (key == nullptr) return {kind, owner, nullptr, 0};
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(key));
   if (PyLong_Check(key)) {
-    int overflow = 0;
-    const long long value = PyLong_AsLongLongAndOverflow(key, &overflow);
-    if (overflow == 0) return {kind, owner, type, value};
+    if (const auto value = int64_of(key)) return {kind, owner, type, *value};
   } else if (PyUnicode_CheckExact(key) || PyBytes_CheckExact(key)) {
     return {kind, owner, type, PyObject_Hash(key)};
   }
