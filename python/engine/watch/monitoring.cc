@@ -284,7 +284,9 @@ const _PyInterpreterFrame* caller_of(const _PyInterpreterFrame* frame) {
   return caller;
 }
 
-PyObject* begin(PyObject* const* arguments, bool is_new) {
+/// Of a frame that is new, or goes on.
+template <bool kIsNew>
+PyObject* begin(PyObject*, PyObject* const* arguments, Py_ssize_t) {
   auto* code = reinterpret_cast<PyCodeObject*>(arguments[0]);
   _PyInterpreterFrame* frame = current_frame();
   if (state.listener == nullptr || code_of(frame) != code) Py_RETURN_NONE;
@@ -298,21 +300,13 @@ PyObject* begin(PyObject* const* arguments, bool is_new) {
   if (!state.told.empty() && state.told.back().left.frame == frame) give_up_told();
   state.frames.insert(frame);
   const bool has_function = frame->f_funcobj != nullptr && PyFunction_Check(frame->f_funcobj);
-  if (is_new) {
+  if (kIsNew) {
     if (!state.told.empty()) note_method(state.told.back().left, frame, code, frame->localsplus);
     state.listener->enter(has_function ? frame->f_funcobj : nullptr, code, frame->localsplus,
                           code->co_argcount + code->co_kwonlyargcount, by_watched);
     if (state.listener->awaits_end(code)) state.awaited.push_back(frame);
   }
   Py_RETURN_NONE;
-}
-
-PyObject* on_start(PyObject*, PyObject* const* arguments, Py_ssize_t) {
-  return begin(arguments, true);
-}
-
-PyObject* on_resume(PyObject*, PyObject* const* arguments, Py_ssize_t) {
-  return begin(arguments, false);
 }
 
 PyObject* on_exception(PyObject*, PyObject* const*, Py_ssize_t) {
@@ -331,32 +325,16 @@ PyObject* on_exit(PyObject*, PyObject* const*, Py_ssize_t) {
   Py_RETURN_NONE;
 }
 
-using Callback = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
-PyMethodDef method_of(const char* name, Callback callback) {
-  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(callback)),
-          METH_FASTCALL, nullptr};
-}
+/// What is called at each event; of a line nothing.
+constexpr std::array<PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t), kEvents> kCallbacks = {
+    &begin<true>, &begin<false>, &begin<false>, &on_instruction,
+    nullptr,      &on_exception, &on_exit,      &on_exit};
 
-PyObject* callback_of(Event event) {
-  static PyMethodDef start = method_of("start", &on_start);
-  static PyMethodDef resume = method_of("resume", &on_resume);
-  static PyMethodDef instruction = method_of("instruction", &on_instruction);
-  static PyMethodDef exception = method_of("exception", &on_exception);
-  static PyMethodDef exit = method_of("exit", &on_exit);
-  switch (event) {
-    case kStart:
-      return PyCFunction_New(&start, nullptr);
-    case kResume:
-    case kThrow:
-      return PyCFunction_New(&resume, nullptr);
-    case kInstruction:
-      return PyCFunction_New(&instruction, nullptr);
-    case kReturn:
-    case kUnwind:
-      return PyCFunction_New(&exit, nullptr);
-    default:
-      return PyCFunction_New(&exception, nullptr);
-  }
+PyObject* callback_of(std::size_t event) {
+  static std::array<PyMethodDef, kEvents> methods;
+  auto* const function = reinterpret_cast<void (*)()>(kCallbacks[event]);
+  methods[event] = {kNames[event], reinterpret_cast<PyCFunction>(function), METH_FASTCALL, nullptr};
+  return PyCFunction_New(&methods[event], nullptr);
 }
 
 void note_others() {
@@ -411,8 +389,7 @@ bool read_monitoring() {
 bool set_callbacks(bool is_on) {
   bool is_done = true;
   for (std::size_t i = 0; i < kEvents; ++i) {
-    PyObject* callback =
-        is_on && i != kLine ? callback_of(static_cast<Event>(i)) : Py_NewRef(Py_None);
+    PyObject* callback = is_on && kCallbacks[i] != nullptr ? callback_of(i) : Py_NewRef(Py_None);
     is_done &= succeeded(PyObject_CallMethod(tool.monitoring, "register_callback", "ilN", tool.id,
                                              tool.events[i], callback));
   }
