@@ -96,22 +96,21 @@ py::dict Tracked::end_watch() {
   const bool is_whole = watch::stop();
   if (at_end_of_watch_) at_end_of_watch_(*watcher_);
   py::dict seen;
-  py::list findings;
-  for (const watch::Watcher::Finding& finding : watcher_->findings()) {
-    findings.append(
-        py::make_tuple(std::string(name_of(finding.code)), finding.message, finding.place));
-  }
+  const auto refuse = [hints = recorder::FrontendHints::current()](
+                          RefusalCode code, const std::string& message, const std::string& place) {
+    if (hints != nullptr) hints->refuse(code, message, place);
+  };
+  for (const auto& [code, message, place] : watcher_->findings()) refuse(code, message, place);
   if (has_tracer()) {
-    findings.append(py::make_tuple(std::string(name_of(RefusalCode::kHostEffect)),
-                                   "the program has set a trace or profile function "
-                                   "(sys.settrace, sys.setprofile), which a replay does not call",
-                                   ""));
+    refuse(RefusalCode::kHostEffect,
+           "the program has set a trace or profile function (sys.settrace, sys.setprofile), which "
+           "a replay does not call",
+           "");
   } else if (!is_whole) {
-    findings.append(py::make_tuple(std::string(name_of(RefusalCode::kHostEffect)),
-                                   "a tracer or another tool that is told of instructions came "
-                                   "while the step ran (sys.settrace), so "
-                                   "that not all that it reads was seen",
-                                   ""));
+    refuse(RefusalCode::kHostEffect,
+           "a tracer or another tool that is told of instructions came while the step ran "
+           "(sys.settrace), so that not all that it reads was seen",
+           "");
   }
   for (const auto& [name, watched] : watched_) {
     auto* optimizer = dynamic_cast<Optimizer*>(watched.get());
@@ -123,7 +122,6 @@ py::dict Tracked::end_watch() {
   for (const auto& [path, object] : watcher_->objects()) {
     if (!known.contains(object.ptr())) objects.append(py::make_tuple(path, object));
   }
-  seen["findings"] = findings;
   seen["objects"] = objects;
   seen["is_known"] = !host_->take(watcher_->take());
   for (const auto& [name, watched] : watched_) {

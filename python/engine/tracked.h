@@ -65,9 +65,9 @@ class Tracked {
   /// which module runs, in all code that begins to run. False inside another step; throws
   /// FailedPrecondition as `begin_watch` does.
   bool begin_numbers();
-  /// Ends that. Gives a dict: `findings`, what no plan can do, as (code, message, place);
-  /// `objects`, modules, optimizers, generators and host values that were met and are not tracked,
-  /// as (path, object); and `is_known`, whether the tensors that were met are tracked.
+  /// Ends that, and refuses what no plan can do. Gives a dict: `objects`, modules, optimizers,
+  /// generators and host values that were met and are not tracked, as (path, object); and
+  /// `is_known`, whether the tensors that were met are tracked.
   py::dict end_watch();
   /// Refuses what no guard can look at: a scripted module keeps its flags and attributes in C++,
   /// and what the code of a tensor subclass does shows in no op.

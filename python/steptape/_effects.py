@@ -52,11 +52,7 @@ class Effects:
             _engine.refuse("host_effect", f"what the step reads cannot be watched: {error}", "")
             return False
 
-    def leave(self, engine, seen):
-        """`seen`: what the engine has watched, or None."""
-        if seen is not None:
-            for code, message, place in seen["findings"]:
-                _engine.refuse(code, message, place)
+    def leave(self, engine):
         assignments = [(path, owner, key, [], None, engine.place_of_write(key), change, 0)
                        for path, owner, key, change in self.set_again]
         assigned = {}  # by place: its position among them, or None

@@ -145,7 +145,7 @@ class Probe:
             finally:
                 if is_watched:
                     seen = self.engine.end_watch()
-        self.effects.leave(self.engine, seen)
+        self.effects.leave(self.engine)
         if seen is not None and self.meet(seen["objects"], seen["is_known"]):
             _engine.discard()
         return result

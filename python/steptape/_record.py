@@ -88,10 +88,9 @@ class record:
     def _end(self):
         self._is_open = False
         if self._is_watched:
-            for code, message, place in self._engine.end_watch()["findings"]:
-                _engine.refuse(code, message, place)
+            self._engine.end_watch()
         self._looking.__exit__(None, None, None)
-        self._effects.leave(self._engine, None)
+        self._effects.leave(self._engine)
         if self._engine.end() > 0:
             self.recorded += 1
 
