@@ -305,14 +305,6 @@ void Tracked::forget() {
   watcher_.reset();
 }
 
-std::vector<PyObject*> Tracked::changed_arguments() const {
-  return watcher_ == nullptr ? std::vector<PyObject*>() : watcher_->changed_arguments();
-}
-
-std::string Tracked::place_of_change() const {
-  return watcher_ == nullptr ? "" : watcher_->place_of_change();
-}
-
 py::list Tracked::state_numbers() const {
   std::optional<live::Snapshot> snapshot;  // few optimizers keep numbers of Python's
   const live::PathOf path_of = [this, &snapshot](const at::Tensor& tensor) {

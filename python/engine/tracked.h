@@ -106,10 +106,8 @@ class Tracked {
   py::list moving() const;
 
  protected:
-  /// Where it wrote first to something that it was given, or "".
-  std::string place_of_change() const;
-  /// What of it that was.
-  std::vector<PyObject*> changed_arguments() const;
+  /// Of the newest probe, once that has begun.
+  const watch::Watcher& watcher() const { return *watcher_; }
   /// Containers that watched code has changed, which the host state reports by itself.
   std::unordered_set<PyObject*> changed_containers() const;
   static bool is_in(const HostChange& change, const std::unordered_set<PyObject*>& changed);

@@ -245,7 +245,7 @@ bool is_made_by_torch(PyTypeObject* type) {
 }  // namespace
 
 bool Step::take_changed(const Arguments& before) {
-  std::vector<PyObject*> changed = changed_arguments();
+  std::vector<PyObject*> changed = watcher().changed_arguments();
   if (changed
           .empty()) {  // by torch's own code, which is not watched: a scheduler, a scaler of losses
     std::ranges::copy_if(before.containers, std::back_inserter(changed),
@@ -391,7 +391,8 @@ void Step::take_or_refuse_changed_places(const Given& given,
 void Step::take_or_refuse_changed(const Arguments& before, recorder::FrontendHints& hints) {
   if (take_changed(before)) return hints.discard();
   hints.refuse(RefusalCode::kHostEffect,
-               "the step changes a list, a dict or an object that it is given", place_of_change());
+               "the step changes a list, a dict or an object that it is given",
+               watcher().place_of_change());
 }
 
 pack::Results Step::outcome_of(recorder::FrontendHints& hints, const Given& given,
