@@ -46,14 +46,16 @@ void start(watch::Watcher& watcher) {
 void Tracked::track_model(const std::string& name, const py::object& module) {
   auto modules = std::make_shared<Modules>(roots_, moving_, module.ptr());
   session_.objects.track(name, modules);
-  watched_.emplace_back(name, std::move(modules));
+  watched_.emplace_back(name, modules);
+  modules_.emplace_back(name, std::move(modules));
 }
 
 void Tracked::track_optimizer(const std::string& name, const py::object& optimizer) {
   auto tracked =
       std::make_shared<Optimizer>(roots_, moving_, uses_[optimizer.ptr()], optimizer.ptr());
   session_.objects.track(name, tracked);
-  watched_.emplace_back(name, std::move(tracked));
+  watched_.emplace_back(name, tracked);
+  optimizers_.emplace_back(name, std::move(tracked));
 }
 
 void Tracked::track_generator(const std::string& name, const py::object& generator) {
@@ -112,9 +114,7 @@ py::dict Tracked::end_watch() {
            "(sys.settrace), so that not all that it reads was seen",
            "");
   }
-  for (const auto& [name, watched] : watched_) {
-    auto* optimizer = dynamic_cast<Optimizer*>(watched.get());
-    if (optimizer == nullptr) continue;
+  for (const auto& [name, optimizer] : optimizers_) {
     if (watcher_->stepped().contains(optimizer->object())) optimizer->note_step();
   }
   py::list objects;
@@ -124,10 +124,9 @@ py::dict Tracked::end_watch() {
   }
   seen["objects"] = objects;
   seen["is_known"] = !host_->take(watcher_->take());
-  for (const auto& [name, watched] : watched_) {
-    auto* modules = dynamic_cast<Modules*>(watched.get());
-    if (modules == nullptr || !is_whole) continue;
-    modules->compare_only([this](PyObject* module) { return watcher_->reads_of(module); });
+  for (const auto& [name, modules] : modules_) {
+    if (is_whole)
+      modules->compare_only([this](PyObject* module) { return watcher_->reads_of(module); });
   }
   watcher_->release();
   handed_.end_call();
@@ -150,9 +149,7 @@ std::string Tracked::place_of_write(const std::string& name) const {
 
 template <typename Visit>
 void Tracked::for_each_module(Visit&& visit) const {
-  for (const auto& [name, watched] : watched_) {
-    const auto* modules = dynamic_cast<const Modules*>(watched.get());
-    if (modules == nullptr) continue;
+  for (const auto& [name, modules] : modules_) {
     for (const Modules::At& at : modules->tree()) {
       visit(at.path.empty() ? name : name + "." + at.path, at.module);
     }
@@ -162,11 +159,7 @@ void Tracked::for_each_module(Visit&& visit) const {
 std::unordered_set<PyObject*> Tracked::tracked() const {
   std::unordered_set<PyObject*> all;
   for_each_module([&all](const std::string&, PyObject* module) { all.insert(module); });
-  for (const auto& [name, watched] : watched_) {
-    const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get());
-    if (optimizer == nullptr) continue;
-    all.insert(optimizer->object());
-  }
+  for (const auto& [name, optimizer] : optimizers_) all.insert(optimizer->object());
   return all;
 }
 
@@ -202,11 +195,7 @@ void Tracked::capture(const py::list& guarded) {
   watcher_ = std::make_unique<watch::Watcher>(roots_, moving_, changed_, handed_);
   for_each_module(
       [this](const std::string& path, PyObject* module) { watcher_->mark_module(module, path); });
-  for (const auto& [name, watched] : watched_) {
-    if (const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get())) {
-      watcher_->mark(optimizer->object(), name);
-    }
-  }
+  for (const auto& [name, optimizer] : optimizers_) watcher_->mark(optimizer->object(), name);
   for (const py::handle& item : guarded) {
     const auto place = py::cast<py::tuple>(item);
     watcher_->guard(py::cast<std::string>(place[0]), py::object(place[1]).ptr(),
@@ -218,6 +207,8 @@ void Tracked::untrack() {
   session_.objects = live::Objects();
   session_.declarations.clear_host_values();
   watched_.clear();
+  modules_.clear();
+  optimizers_.clear();
   watcher_.reset();
   host_.reset();
 }
@@ -312,38 +303,27 @@ py::list Tracked::state_numbers() const {
     return snapshot->path_of(tensor);
   };
   py::list all;
-  for (const auto& [name, watched] : watched_) {
-    const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get());
-    if (optimizer == nullptr) continue;
+  for (const auto& [name, optimizer] : optimizers_) {
     for (const py::handle& number : optimizer->numbers(name, path_of)) all.append(number);
   }
   return all;
 }
 
 bool Tracked::is_of_optimizer(PyObject* dict) const {
-  return std::ranges::any_of(watched_, [dict](const auto& at) {
-    const auto* optimizer = dynamic_cast<const Optimizer*>(at.second.get());
-    return optimizer != nullptr && optimizer->holds(dict);
-  });
+  return std::ranges::any_of(optimizers_,
+                             [dict](const auto& at) { return at.second->holds(dict); });
 }
 
 bool Tracked::is_optimizers_own(PyObject* dict) const {
-  return std::ranges::any_of(watched_, [dict](const auto& at) {
-    const auto* optimizer = dynamic_cast<const Optimizer*>(at.second.get());
-    if (optimizer == nullptr) return false;
-    PyObject* const object = optimizer->object();
-    return optimizer->holds(dict) || dict_of(object) == dict || state_of(object) == dict ||
-           groups_of(object) == dict;
-  });
+  return is_of_optimizer(dict) || std::ranges::any_of(optimizers_, [dict](const auto& at) {
+           PyObject* const object = at.second->object();
+           return dict_of(object) == dict || state_of(object) == dict || groups_of(object) == dict;
+         });
 }
 
 std::optional<std::pair<PyObject*, Py_ssize_t>> Tracked::group_of(PyObject* dict) const {
-  for (const auto& [name, watched] : watched_) {
-    const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get());
-    if (optimizer == nullptr) continue;
-    if (const auto group = optimizer->group_of(dict)) {
-      return std::pair(optimizer->object(), *group);
-    }
+  for (const auto& [name, optimizer] : optimizers_) {
+    if (const auto group = optimizer->group_of(dict)) return std::pair(optimizer->object(), *group);
   }
   return std::nullopt;
 }

@@ -131,7 +131,11 @@ class Tracked {
   std::function<void(watch::Watcher&)> at_end_of_watch_;
 
  private:
-  std::vector<std::pair<std::string, std::shared_ptr<Watched>>> watched_;
+  template <typename Kind>
+  using ByName = std::vector<std::pair<std::string, std::shared_ptr<Kind>>>;
+  ByName<Watched> watched_;  ///< these two kinds, and the host
+  ByName<Modules> modules_;
+  ByName<Optimizer> optimizers_;
   std::shared_ptr<HostState> host_;
   std::map<PyObject*, OptimizerUse> uses_;  ///< by optimizer, those that are tracked
   watch::HandedObjects handed_{roots_};
