@@ -272,12 +272,9 @@ void define(py::module_& m) {
     const py::gil_scoped_acquire gil;
     PyGC_Collect();
   });
-  m.def("set_foreign_folders", [](const py::list& folders) {
-    std::vector<std::string> names;
-    for (const py::handle& folder : folders) names.push_back(py::cast<std::string>(folder));
-    set_foreign_folders(std::move(names));
+  m.def("set_folders", [](std::string own, std::string torchs, std::vector<std::string> shared) {
+    folders() = {std::move(own), std::move(torchs), std::move(shared)};
   });
-  m.def("set_watched_folders", &watch::Watcher::set_folders);
   m.def("discard", [] { hints().discard(); });
   // classes by the stable name of the code; never let go of, since the interpreter ends first
   static auto* error_types = new py::object();

@@ -253,11 +253,8 @@ bool has_tracer() {
 }
 
 bool is_thread_local(PyObject* object) {
-  static const auto* const type = [] {
-    const auto module = stolen(PyImport_ImportModule("_thread"));
-    return PyObject_GetAttrString(module.ptr(), "_local");
-  }();
-  return reinterpret_cast<const PyObject*>(Py_TYPE(object)) == type;
+  static PyObject* const type = imported("_thread", "_local");
+  return is_exactly(object, type);
 }
 
 PyObject* dict_made_of(PyObject* object) {
@@ -269,15 +266,12 @@ namespace {
 
 enum class Whose { kProgram, kPackage, kOurs };
 
-std::vector<std::string>& foreign_folders() {
-  static std::vector<std::string> folders;
-  return folders;
-}
-
 Whose whose(std::string_view file) {
-  const auto& folders = foreign_folders();
-  const auto holds = [&file](const std::string& folder) { return file.starts_with(folder); };
-  if (std::ranges::any_of(folders, holds) || file.starts_with('<')) return Whose::kOurs;
+  const auto is_below = [file](const std::string& folder) {
+    return !folder.empty() && file.starts_with(folder);
+  };
+  if (is_below(folders().own) || is_below(folders().torchs) || file.starts_with('<'))
+    return Whose::kOurs;
   const bool is_package = file.find("/site-packages/") != file.npos ||
                           file.find("/dist-packages/") != file.npos ||
                           file.find("/lib/python3") != file.npos;
@@ -290,8 +284,9 @@ std::string place_of(PyFrameObject* frame, std::string_view file) {
 
 }  // namespace
 
-void set_foreign_folders(std::vector<std::string> folders) {
-  foreign_folders() = std::move(folders);
+Folders& folders() {
+  static Folders set;
+  return set;
 }
 
 std::string locate() {

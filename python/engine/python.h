@@ -160,8 +160,12 @@ bool has_tracer();
 /// A threading.local, of no class made of it: its `__dict__` is that of the thread which asks.
 bool is_thread_local(PyObject* object);
 
-/// Frames of files below these folders are not the program's own: torch, this package.
-void set_foreign_folders(std::vector<std::string> folders);
+/// Of this package and of torch, whose frames are not the program's own, and of Python's library.
+struct Folders {
+  std::string own, torchs;
+  std::vector<std::string> shared;
+};
+Folders& folders();
 
 /// The line of the program's own code that runs now, "train.py:41"; where only other packages are
 /// on the stack, theirs. Takes the GIL. Empty in a thread without Python frames.

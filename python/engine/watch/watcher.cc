@@ -12,15 +12,6 @@
 namespace steptape::python::watch {
 namespace {
 
-struct Folders {
-  std::string own, torchs;
-  std::vector<std::string> shared;
-};
-Folders& folders() {
-  static Folders set;
-  return set;
-}
-
 /// Whether a function imports as the statement does, or asks whether a module could be imported.
 bool imports(PyObject* function) {
   static PyObject* const of_modules[] = {imported("importlib", "import_module"),
@@ -72,10 +63,6 @@ PyObject* names_to_import(PyObject* value) {
 }
 
 }  // namespace
-
-void Watcher::set_folders(std::string own, std::string torchs, std::vector<std::string> shared) {
-  folders() = {std::move(own), std::move(torchs), std::move(shared)};
-}
 
 bool HandedObjects::was_there(PyObject* object) {
   const auto [entry, is_new] = objects_.try_emplace(object);

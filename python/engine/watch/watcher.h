@@ -74,6 +74,9 @@ class HandedObjects {
 /// the step has made itself, and nothing of it is noted. Objects of torch (tensors; modules and
 /// optimizers, which are tracked as a whole) are left to those who look at them.
 ///
+/// Of torch's own code nothing is noted but the numbers that go into ops. Python's own library is
+/// watched where code that is watched calls it; this package is not (`Folders`).
+///
 /// Used by the thread that runs the step, under the GIL. Runs none of the user's code.
 class Watcher final : public Listener {
  public:
@@ -82,11 +85,6 @@ class Watcher final : public Listener {
   ~Watcher() override;
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
-
-  /// Of code in files below `torchs`, torch's own, nothing is noted but the numbers that go into
-  /// ops. What is below `shared` ones, Python's own library, is watched where code that is watched
-  /// calls it; what is below `own`, this package, is not.
-  static void set_folders(std::string own, std::string torchs, std::vector<std::string> shared);
 
   /// The interpreter has told of this event, while code that is watched runs.
   void note_event(std::string_view event);
