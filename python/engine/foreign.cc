@@ -243,15 +243,9 @@ std::vector<HostChange> Modules::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
   for (const ModuleWatch& module : captured_->modules) {
-    for (auto& [entry, owner, key, change, moves, before] : module.changes()) {
-      changes.push_back({name + module.path() + "." + trace::path_component(entry) + change.path,
-                         change,
-                         owner,
-                         key,
-                         "",
-                         moves,
-                         {},
-                         before});
+    for (HostChange& made : module.changes()) {
+      made.path = name + module.path() + "." + trace::path_component(made.path) + made.change.path;
+      changes.push_back(std::move(made));
     }
   }
   return changes;
@@ -408,11 +402,9 @@ std::unique_ptr<live::ForeignWatch> Optimizer::watch(const live::PathOf& path_of
 }
 
 std::vector<HostChange> Optimizer::changes(const std::string& name) const {
-  std::vector<HostChange> changes;
-  if (captured_ == nullptr) return changes;
-  for (auto& [entry, owner, key, change, moves, before] : captured_->watch.changes()) {
-    changes.push_back({name + entry + change.path, change, owner, key, "", moves, {}, before});
-  }
+  if (captured_ == nullptr) return {};
+  std::vector<HostChange> changes = captured_->watch.changes();
+  for (HostChange& made : changes) made.path = name + made.path + made.change.path;
   return changes;
 }
 
@@ -484,13 +476,13 @@ std::vector<HostChange> HostState::changes(const std::string& name) const {
   if (captured_ == nullptr) return changes;
   for (auto& [slot, change, moves, appended, before] : captured_->changes()) {
     HostChange made{name + "." + slot->path + change.path,
+                    {},
+                    {},
                     change,
-                    {},
-                    {},
-                    slot->place,
                     moves,
-                    appended,
-                    before};
+                    before,
+                    slot->place,
+                    appended};
     const bool is_inside =
         slot->kind == Slot::Kind::kContent && py::len(change.keys) > 0 && !appended;
     if (slot->is_assignable() || is_inside || appended) {

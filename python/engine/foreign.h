@@ -14,17 +14,6 @@
 
 namespace steptape::python {
 
-/// What a step changed on the host, or would have to be told not to.
-struct HostChange {
-  std::string path;  ///< "model.fc1.calls", "host.losses"
-  Change change;
-  py::object owner, key;   ///< where it can be assigned again: a dict and a key, or a cell
-  std::string place = {};  ///< the line that did it, where that is known
-  bool moves = false;      ///< what was read before it became another, and may count as moving
-  std::optional<Py_ssize_t> appended = {};  ///< see SlotWatch::SlotChange
-  Before before = Before::kUnread;
-};
-
 /// A Python object that plans depend on. Before a probe it captures what it holds; from that the
 /// guards of a plan are made, and the changes that the step made to it.
 class Watched {

@@ -27,7 +27,7 @@ DictWatch::Rule rule_of_module(std::string_view name) {
 
 /// Whether tensors took the place of others, or a container that of another one (`is_new`); the
 /// change is then of the place that they stand in.
-bool moves_inside(DictWatch::EntryChange& at, bool is_new) {
+bool moves_inside(HostChange& at, bool is_new) {
   if (!may_be_argument(at.change.after.ptr(), is_new)) return false;
   for (const py::handle& next : at.change.keys) {
     const py::object holder = held_at(at.owner.ptr(), at.key.ptr());
@@ -174,8 +174,8 @@ bool DictWatch::same(PyObject* dict) const {
   return true;
 }
 
-std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict, bool with_equal) const {
-  std::vector<EntryChange> changes;
+std::vector<HostChange> DictWatch::changes(PyObject* dict, bool with_equal) const {
+  std::vector<HostChange> changes;
   if (dict == nullptr) return changes;
   for (const Entry& entry : entries_) {
     PyObject* found = PyDict_GetItemWithError(dict, entry.key.get());
@@ -185,10 +185,10 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict, bool with
     const bool is_other = with_equal && is_same && entry.held.is_another(found);
     if (is_same && !is_other && (found == nullptr || !holds_followed(found))) continue;
     if (add_moved_buffers(entry, found, changes)) continue;
-    EntryChange& change = changes.emplace_back(
-        EntryChange{text_of(entry.key.get()), borrowed(dict), borrowed(entry.key.get()),
-                    is_other ? Change{"", shown(found), borrowed(found), py::list()}
-                             : entry.plain.change_of_place(found)});
+    HostChange& change = changes.emplace_back(
+        HostChange{text_of(entry.key.get()), borrowed(dict), borrowed(entry.key.get()),
+                   is_other ? Change{"", shown(found), borrowed(found), py::list()}
+                            : entry.plain.change_of_place(found)});
     change.before = before_of(entry.rule == Rule::kPlain && entry.is_compared, is_same);
     if (found == nullptr) continue;
     const auto replaced = entry.held.widen(change.change, found);
@@ -213,7 +213,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict, bool with
 /// Other tensors in the places of buffers, each of which counts as an argument from here on. False
 /// where that is not all that differs.
 bool DictWatch::add_moved_buffers(const Entry& entry, PyObject* found,
-                                  std::vector<EntryChange>& changes) {
+                                  std::vector<HostChange>& changes) {
   const std::string name = text_of(entry.key.get());
   if (entry.rule != Rule::kMembers || name != "_buffers" || found == nullptr) return false;
   const auto keys = entry.plain.changed_items(found);
@@ -231,28 +231,28 @@ bool DictWatch::add_moved_buffers(const Entry& entry, PyObject* found,
   return true;
 }
 
-std::optional<DictWatch::EntryChange> DictWatch::mismatch(PyObject* dict) const {
-  for (EntryChange& change : changes(dict)) {
+std::optional<HostChange> DictWatch::mismatch(PyObject* dict) const {
+  for (HostChange& change : changes(dict)) {
     if (compares(change)) return std::move(change);
   }
   return std::nullopt;
 }
 
-bool DictWatch::compares(const EntryChange& change) const {
+bool DictWatch::compares(const HostChange& change) const {
   const auto is_its = [&change](const Entry& entry) {
-    return text_of(entry.key.get()) == change.name;
+    return text_of(entry.key.get()) == change.path;
   };
   const auto entry = std::ranges::find_if(entries_, is_its);
   if (entry != entries_.end()) return entry->is_compared;
   return compares_all_ || std::ranges::any_of(absent_, [&change](const py::object& name) {
-           return text_of(name.ptr()) == change.name;
+           return text_of(name.ptr()) == change.path;
          });
 }
 
 void DictWatch::note_moving(const std::string& path, PyObject* dict) const {
-  for (const EntryChange& change : changes(dict)) {
+  for (const HostChange& change : changes(dict)) {
     if (!change.moves || !compares(change)) continue;
-    moving_.note(trace::join_path(path, change.name) + change.change.path, change.owner.ptr(),
+    moving_.note(trace::join_path(path, change.path) + change.change.path, change.owner.ptr(),
                  change.key.ptr());
   }
 }
@@ -280,8 +280,8 @@ Verdict check_object(const std::string& path, PyObject* object, const TypeWatch&
     return {path + ".__dict__", "the attributes it had when it was recorded", "others"};
   }
   attributes.note_moving(path.empty() ? path : path.substr(1), dict);
-  const auto& [name, owner, key, change, moves, before] = *mismatch;
-  return {path + "." + trace::path_component(name) + change.path, change.was,
+  const Change& change = mismatch->change;
+  return {path + "." + trace::path_component(mismatch->path) + change.path, change.was,
           shown(change.after.ptr())};
 }
 
@@ -293,7 +293,7 @@ void ModuleWatch::note_moving() const {
   attributes_.note_moving(path_.empty() ? path_ : path_.substr(1), dict_of(module_.get()));
 }
 
-std::vector<DictWatch::EntryChange> ModuleWatch::changes() const {
+std::vector<HostChange> ModuleWatch::changes() const {
   return attributes_.changes(dict_of(module_.get()), true);
 }
 

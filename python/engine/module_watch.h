@@ -40,6 +40,17 @@ class HeldContainer {
   std::vector<std::pair<py::object, HeldContainer>> inner_;
 };
 
+/// What a step changed on the host, or would have to be told not to.
+struct HostChange {
+  std::string path;       ///< "model.fc1.calls", "host.losses"
+  py::object owner, key;  ///< where it can be assigned again: a dict and a key, or a cell; or null
+  Change change;
+  bool moves = false;  ///< it is another one, was read before, and MovingPlaces may note it
+  Before before = Before::kUnread;
+  std::string place = {};                   ///< the line that did it, where that is known
+  std::optional<Py_ssize_t> appended = {};  ///< see SlotWatch::SlotChange
+};
+
 /// What the instance dict of an object held: modules, optimizers and plain objects alike.
 class DictWatch {
  public:
@@ -55,22 +66,15 @@ class DictWatch {
   void compare_only(const std::vector<py::object>& names);
 
   bool same(PyObject* dict) const;
-  /// Every entry that differs now; added and removed ones too.
-  struct EntryChange {
-    std::string name;
-    py::object owner, key;  ///< the dict that it stands in; null for what cannot be assigned to
-    Change change;
-    bool moves = false;  ///< it is another one, and MovingPlaces may note it
-    Before before = Before::kUnread;
-  };
+  /// Every entry that differs now, by its name; added and removed ones too.
   /// `with_equal`: and each container with tensors in whose place an equal one came.
-  std::vector<EntryChange> changes(PyObject* dict, bool with_equal = false) const;
+  std::vector<HostChange> changes(PyObject* dict, bool with_equal = false) const;
   /// A plan is made: what is held only to tell containers apart is let go of.
   void let_go() {
     for (Entry& entry : entries_) entry.held.let_go();
   }
   /// The first of those that `same` compares.
-  std::optional<EntryChange> mismatch(PyObject* dict) const;
+  std::optional<HostChange> mismatch(PyObject* dict) const;
   /// Numbers and tensors that are other ones now are noted as such that move, under `path`.
   void note_moving(const std::string& path, PyObject* dict) const;
 
@@ -82,9 +86,9 @@ class DictWatch {
     HeldContainer held;  ///< of a plain one, or one that moves
     bool is_compared = true;
   };
-  bool compares(const EntryChange& change) const;
+  bool compares(const HostChange& change) const;
   static bool add_moved_buffers(const Entry& entry, PyObject* found,
-                                std::vector<EntryChange>& changes);
+                                std::vector<HostChange>& changes);
   static Plain made(Roots& roots, PyObject* value, Rule rule);
 
   MovingPlaces& moving_;
@@ -112,7 +116,7 @@ class ModuleWatch {
   /// See DictWatch.
   void compare_only(const std::vector<py::object>& names) { attributes_.compare_only(names); }
   /// The attributes that differ now, or were replaced.
-  std::vector<DictWatch::EntryChange> changes() const;
+  std::vector<HostChange> changes() const;
   void let_go() { attributes_.let_go(); }
   const std::string& path() const { return path_; }
   PyObject* module() const { return module_.get(); }

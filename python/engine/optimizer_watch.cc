@@ -256,11 +256,10 @@ void OptimizerWatch::let_go() {
 
 void OptimizerWatch::note_moving() const { attributes_.note_moving("", dict_of(optimizer_.get())); }
 
-std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
-  std::vector<DictWatch::EntryChange> changes =
-      attributes_.changes(dict_of(optimizer_.get()), true);
-  for (DictWatch::EntryChange& change : changes) {
-    change.name = "." + trace::path_component(change.name);
+std::vector<HostChange> OptimizerWatch::changes() const {
+  std::vector<HostChange> changes = attributes_.changes(dict_of(optimizer_.get()), true);
+  for (HostChange& change : changes) {
+    change.path = "." + trace::path_component(change.path);
   }
   const auto cast = [](const Number& kind, double value) -> py::object {
     if (kind.type == &PyLong_Type) return py::int_(static_cast<long long>(value));
@@ -291,7 +290,7 @@ std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
 
 /// Of what is not a number.
 void OptimizerWatch::add_changes(const Fixed& fixed, PyObject* dict,
-                                 std::vector<DictWatch::EntryChange>& changes) {
+                                 std::vector<HostChange>& changes) {
   const bool is_group = fixed.group >= 0;
   for (const auto& [key, plain, held] : fixed.entries) {
     PyObject* now = PyDict_GetItemWithError(dict, key.get());

@@ -31,7 +31,7 @@ class OptimizerWatch {
   void note_moving() const;
   void let_go();
   /// Attributes, hyperparameters and host numbers of state that differ now.
-  std::vector<DictWatch::EntryChange> changes() const;
+  std::vector<HostChange> changes() const;
 
  private:
   /// A number in a dict, or in a tuple or list that stands there.
@@ -74,8 +74,7 @@ class OptimizerWatch {
   /// Into `newest_`; the position of the first that is of another kind, or gone, or kAllRead.
   std::size_t read_numbers(const Fixed& fixed) const;
   PyObject* value_of(const Number& number) const;
-  static void add_changes(const Fixed& fixed, PyObject* dict,
-                          std::vector<DictWatch::EntryChange>& changes);
+  static void add_changes(const Fixed& fixed, PyObject* dict, std::vector<HostChange>& changes);
 
   Root optimizer_;
   const TypeWatch* type_;
