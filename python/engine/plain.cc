@@ -353,46 +353,37 @@ Plain Plain::content_of(Roots& roots, PyObject* value, int depth) {
   PyObject* dict = is_dict                                            ? value
                    : has_items || is_tensor(value) || is_fixed(value) ? nullptr
                                                                       : dict_of(value);
+  const auto take = [&](PyObject* item) {
+    plain.items_.push_back(whole(roots, item, depth - 1));
+    plain.is_cut_ |= plain.items_.back().is_cut_;
+  };
   if (depth > 0 && dict != nullptr && PyDict_GET_SIZE(dict) <= kMostItems) {
     plain.kind_ = is_dict ? Kind::kDict : Kind::kObject;
     plain.value_ = class_of(roots, value);
     for (const auto& [key, item] : entries_of(dict)) {
       plain.keys_.emplace_back(roots, key);
-      plain.items_.push_back(whole(roots, item, depth - 1));
-      plain.is_cut_ |= plain.items_.back().is_cut_;
+      take(item);
     }
     plain.length_ = static_cast<Py_ssize_t>(plain.items_.size());
     return plain;
   }
-  if (depth > 0 && is_deque(value)) {
-    plain.kind_ = Kind::kDeque;
-    const py::object items = list_of(value);
-    plain.length_ = PyList_GET_SIZE(items.ptr());
-    plain.real_ = most_of(value);
-    for (Py_ssize_t i = 0; i < plain.length_; ++i) {
-      plain.items_.push_back(whole(roots, PyList_GET_ITEM(items.ptr(), i), depth - 1));
-      plain.is_cut_ |= plain.items_.back().is_cut_;
-    }
-    return plain;
-  }
   const bool is_list = PyList_Check(value);
-  if (depth > 0 && (is_list || PyTuple_Check(value)) &&
-      PySequence_Fast_GET_SIZE(value) <= kMostItems) {
-    plain.kind_ = is_list ? Kind::kList : Kind::kTuple;
-    plain.value_ = is_list ? class_of(roots, value) : Root(roots, value);
-    plain.length_ = PySequence_Fast_GET_SIZE(value);
-    for (Py_ssize_t i = 0; i < plain.length_; ++i) {
-      plain.items_.push_back(whole(roots, PySequence_Fast_GET_ITEM(value, i), depth - 1));
-      plain.is_cut_ |= plain.items_.back().is_cut_;
-    }
+  const bool is_sequence = is_list || PyTuple_Check(value);
+  const bool is_queue = is_deque(value);
+  if (depth > 0 && (is_queue || (is_sequence && PySequence_Fast_GET_SIZE(value) <= kMostItems))) {
+    plain.kind_ = is_queue ? Kind::kDeque : is_list ? Kind::kList : Kind::kTuple;
+    if (is_sequence) plain.value_ = is_list ? class_of(roots, value) : Root(roots, value);
+    if (is_queue) plain.real_ = most_of(value);
+    const py::object items = is_queue ? list_of(value) : borrowed(value);
+    plain.length_ = PySequence_Fast_GET_SIZE(items.ptr());
+    for (Py_ssize_t i = 0; i < plain.length_; ++i) take(PySequence_Fast_GET_ITEM(items.ptr(), i));
     return plain;
   }
   plain = {roots, value, 0};
-  plain.is_cut_ = dict != nullptr                   ? PyDict_GET_SIZE(dict) != 0
-                  : is_list || PyTuple_Check(value) ? PySequence_Fast_GET_SIZE(value) != 0
-                  : is_deque(value)                 ? size_of(value) != 0
-                  : has_items                       ? size_of(value) > kMostItems
-                                                    : false;
+  plain.is_cut_ = dict != nullptr           ? PyDict_GET_SIZE(dict) != 0
+                  : is_sequence || is_queue ? size_of(value) != 0
+                  : has_items               ? size_of(value) > kMostItems
+                                            : false;
   return plain;
 }
 
