@@ -777,39 +777,20 @@ Change Plain::change(PyObject* now) const {
       (kind_ == Kind::kList ? is_exactly(now, value_.get())
                             : kind_ == Kind::kTuple && Py_TYPE(now) == Py_TYPE(value_.get())) &&
       PySequence_Fast_GET_SIZE(now) == length_;
-  if (in_list) {
-    for (Py_ssize_t i = 0; i < length_; ++i) {
-      const Plain& item = items_[static_cast<std::size_t>(i)];
-      PyObject* found = PySequence_Fast_GET_ITEM(now, i);
-      if (item.same(found)) continue;
-      Change change = item.change(found);
-      change.path = "[" + std::to_string(i) + "]" + change.path;
-      change.keys.insert(0, py::int_(i));
-      change.is_whole &= differing(now) == 1;
-      return change;
-    }
-  }
   const bool is_object = kind_ == Kind::kObject && is_exactly(now, value_.get());
-  if (is_object) {
-    for (std::size_t i = 0; i < items_.size(); ++i) {
-      PyObject* found = find_entry(dict_of(now), keys_[i].get());
-      if (items_[i].same(found)) continue;
-      Change change = items_[i].change(found);
-      change.path = "." + trace::path_component(text_of(keys_[i].get())) + change.path;
-      change.is_whole = false;
-      return change;
-    }
-  }
-  if (kind_ == Kind::kDict && now != nullptr && PyDict_Check(now)) {
-    for (std::size_t i = 0; i < items_.size(); ++i) {
-      PyObject* found = find_entry(now, keys_[i].get());
-      if (items_[i].same(found)) continue;
-      Change change = items_[i].change(found);
-      change.path = "[" + shown(keys_[i].get()) + "]" + change.path;
-      change.keys.insert(0, borrowed(keys_[i].get()));
-      change.is_whole &= differing(now) == 1;
-      return change;
-    }
+  const bool in_dict = kind_ == Kind::kDict && now != nullptr && PyDict_Check(now);
+  PyObject* const dict = is_object ? dict_of(now) : now;
+  for (std::size_t i = 0; (in_list || is_object || in_dict) && i < items_.size(); ++i) {
+    const py::object key = in_list ? py::object(py::int_(i)) : borrowed(keys_[i].get());
+    PyObject* const found = in_list ? PySequence_Fast_ITEMS(now)[i] : find_entry(dict, key.ptr());
+    if (items_[i].same(found)) continue;
+    Change change = items_[i].change(found);
+    change.path = (is_object ? "." + trace::path_component(text_of(key.ptr()))
+                             : "[" + shown(key.ptr()) + "]") +
+                  change.path;
+    if (!is_object) change.keys.insert(0, key);
+    change.is_whole &= !is_object && differing(now) == 1;
+    return change;
   }
   if (kind_ == Kind::kList || kind_ == Kind::kLength) {
     // the object may be the same: what it held says more
@@ -819,7 +800,7 @@ Change Plain::change(PyObject* now) const {
     }
     PyErr_Clear();
   }
-  if (kind_ == Kind::kDict && now != nullptr && PyDict_Check(now)) {
+  if (in_dict) {
     return {".size", std::to_string(length_), py::cast(entries_of(now).size()), py::list(), false};
   }
   return {"", words(), borrowed(now), py::list()};
