@@ -10,8 +10,8 @@ namespace steptape::python::watch {
 /// A call of the step's, bound or not. Borrows all that it names.
 struct Watcher::Call {
   PyObject* callee = nullptr;
-  std::vector<PyObject*> arguments;  ///< those by position
-  std::vector<PyObject*> named;
+  std::vector<PyObject*> arguments = {};  ///< those by position
+  std::vector<PyObject*> named = {};
   std::vector<PyObject*> names = {};  ///< of `named`
   std::string module = {};            ///< of a function of C's
 

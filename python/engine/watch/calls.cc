@@ -127,12 +127,12 @@ void Watcher::called(PyObject* function) {
   // operators of tensors, whoever replaces one: its class is made of torch.Tensor
   read(Kind::kMethods, ParameterClass, nullptr, "torch.Tensor's operators");
   awaited_.emplace_back();
-  call(Call{.callee = function, .arguments = {}, .named = {}}, 4);
+  call(Call{.callee = function}, 4);
   awaited_.pop_back();
 }
 
 bool Watcher::call_own(PyObject* callee, std::vector<PyObject*> arguments) {
-  call(Call{.callee = callee, .arguments = std::move(arguments), .named = {}}, 4);
+  call(Call{.callee = callee, .arguments = std::move(arguments)}, 4);
   return true;
 }
 
@@ -364,9 +364,7 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
     // the method is called with the other parts
     PyObject* const object = made.arguments.front();
     const py::object own = stored_attribute(object, part.ptr());  // a function of a module
-    Call method{.callee = own ? own.ptr() : _PyType_Lookup(Py_TYPE(object), part.ptr()),
-                .arguments = {},
-                .named = {}};
+    Call method{.callee = own ? own.ptr() : _PyType_Lookup(Py_TYPE(object), part.ptr())};
     if (!own) method.arguments.push_back(object);
     for (std::size_t i = 1; i < py::len(parts); ++i) {
       method.arguments.push_back(py::object(parts[py::int_(i)]).ptr());  // parts hold them
@@ -632,13 +630,11 @@ void Watcher::refuse_unknown(const std::string& name, PyObject* self) {
 
 void Watcher::load_callable(PyObject* value) {
   if (PyMethod_Check(value) && !PyFunction_Check(PyMethod_GET_FUNCTION(value))) {
-    is_from_outside({.callee = value, .arguments = {}, .named = {}},
-                    name_of(PyMethod_GET_FUNCTION(value)), PyMethod_GET_SELF(value));
+    is_from_outside({.callee = value}, name_of(PyMethod_GET_FUNCTION(value)),
+                    PyMethod_GET_SELF(value));
   }
   if (is_function_of_cython(value)) {
-    Call inner{.callee = value, .arguments = {}, .named = {}};
-    inner.module = module_of(value);
-    is_from_outside(inner, name_of(value), nullptr);
+    is_from_outside({.callee = value, .module = module_of(value)}, name_of(value), nullptr);
   }
   if (!is_function_of_c(value)) return;
   if (is_one_of(name_of(value), kTellsAddress)) moving_.keep_objects();
@@ -648,9 +644,8 @@ void Watcher::load_callable(PyObject* value) {
     add_held(value, held);
   } else if (PyCFunction_Check(value)) {
     self = borrowed(PyCFunction_GET_SELF(value));
-    Call inner{.callee = value, .arguments = {}, .named = {}};
-    inner.module = module_of(value);
-    is_from_outside(inner, reinterpret_cast<PyCFunctionObject*>(value)->m_ml->ml_name, self.ptr());
+    is_from_outside({.callee = value, .module = module_of(value)},
+                    reinterpret_cast<PyCFunctionObject*>(value)->m_ml->ml_name, self.ptr());
   } else if (std::string_view(Py_TYPE(value)->tp_name) == "method-wrapper") {
     self = member(value, "__self__");
   }
@@ -701,7 +696,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   }
   if (name == "__get__" && Py_TYPE(self) == &PyProperty_Type && !arguments.empty()) {
     const py::object getter = member(self, "fget");
-    return getter && call({.callee = getter.ptr(), .arguments = {arguments[0]}, .named = {}}, 3);
+    return getter && call({.callee = getter.ptr(), .arguments = {arguments[0]}}, 3);
   }
   if (is_from_outside(made, name, self)) return false;
   if (is_one_of(name, kShows) && exists(self)) return refuse_output(name);

@@ -433,8 +433,7 @@ bool Watcher::follow_operator(const Instruction& in) {
                                                          : nullptr;
   if (name == nullptr) return false;
   const auto function = py::module_::import("operator").attr(name);  // held by its module
-  if (!follow_call({.callee = function.ptr(), .arguments = {in.first, in.second}, .named = {}}))
-    return false;
+  if (!follow_call({.callee = function.ptr(), .arguments = {in.first, in.second}})) return false;
   awaited_.back().of_numbers->path = std::string("operator.") + name;
   return true;
 }
