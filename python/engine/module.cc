@@ -189,12 +189,6 @@ std::vector<at::Tensor> tensors_of(const py::list& list) {
   return tensors;
 }
 
-py::list list_of(const std::vector<at::Tensor>& tensors) {
-  py::list list;
-  for (const at::Tensor& tensor : tensors) list.append(object_of(tensor));
-  return list;
-}
-
 py::list list_of(const std::vector<TensorSpec>& specs) {
   py::list list;
   for (const TensorSpec& spec : specs) {
@@ -334,7 +328,7 @@ void define(py::module_& m) {
       .def("run",
            [](PlayerStep& step, const py::list& inputs) {
              const std::vector<at::Tensor> results = step.run(tensors_of(inputs));
-             return py::make_tuple(list_of(results), py::cast(step.numbers()));
+             return py::make_tuple(results, step.numbers());
            })
       .def("check",
            [](const PlayerStep& step, const py::list& inputs) -> py::object {
@@ -351,12 +345,11 @@ void define(py::module_& m) {
         options.environment = environment_of(environment);
         return steptape::load(path, options);
       }))
-      .def("steps", [](const Player& player) { return py::cast(player.steps()); })
+      .def("steps", &Player::steps)
       .def("step", &Player::step, py::keep_alive<0, 1>())
       .def("state", [](const Player& player) { return list_of(player.state()); })
-      .def("tensor", [](const Player& player,
-                        const std::string& path) { return object_of(player.tensor(path)); })
-      .def("scalars", [](const Player& player) { return py::cast(player.scalars()); })
+      .def("tensor", &Player::tensor)
+      .def("scalars", &Player::scalars)
       .def("scalar", &Player::scalar)
       .def("set", &Player::set)
       .def("explain", &Player::explain)
