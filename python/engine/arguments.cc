@@ -29,13 +29,7 @@ bool is_float_of_c(PyObject* value) { return PyFloat_Check(value) && !is_heap(Py
 
 class Flattening {
  public:
-  Flattening(Arguments& arguments, const Flatten& how)
-      : arguments_(arguments),
-        arrays_(how.arrays),
-        has_names_(how.names != nullptr),
-        has_offsets_(how.has_offsets),
-        changed_(how.changed),
-        unread_(how.unread) {}
+  Flattening(Arguments& arguments, const Flatten& how) : arguments_(arguments), how_(how) {}
 
   void set_name(std::string name) { name_ = std::move(name); }
 
@@ -43,7 +37,7 @@ class Flattening {
     if (is_tensor(value)) {
       arguments_.has_subclass |= !is_exact_tensor(value);
       leaf(tensor_of(value), 't');
-      if (has_offsets_ && tensor_of(value).has_storage())
+      if (how_.has_offsets && tensor_of(value).has_storage())
         add_sized(std::to_string(tensor_of(value).storage_offset()));
       if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != THPVariableClass)
         add_address(Py_TYPE(value));
@@ -89,10 +83,12 @@ class Flattening {
   std::string take_shape() { return std::move(shape_); }
 
  private:
+  bool has_names() const { return how_.names != nullptr; }
+
   template <typename T>
   void leaf(T&& value, char kind) {
     arguments_.leaves.emplace_back(std::forward<T>(value));
-    if (has_names_) arguments_.names.push_back(name_);
+    if (has_names()) arguments_.names.push_back(name_);
     shape_ += kind;
   }
 
@@ -100,7 +96,7 @@ class Flattening {
   /// call; `name_of` gives its name, after that of the value.
   template <typename Key, typename Name>
   void add_part(PyObject* holder, Key&& key_of, PyObject* value, int depth, Name&& name_of) {
-    if (!has_names_) return add(value, depth);
+    if (!has_names()) return add(value, depth);
     if (is_plain_number(value)) {
       arguments_.numbers.push_back({arguments_.leaves.size(), holder, key_of()});
     }
@@ -137,9 +133,9 @@ class Flattening {
 
   /// Whether that is all that is said of a value, as no recorded call has looked at it.
   bool leaves_out(PyObject* value, bool is_value) {
-    if (unread_ == nullptr) return false;
-    arguments_.singles.push_back({value, is_value, has_names_ ? name_ : std::string()});
-    if (unread_->is_compared(count_singles_++, is_value)) return false;
+    if (how_.unread == nullptr) return false;
+    arguments_.singles.push_back({value, is_value, has_names() ? name_ : std::string()});
+    if (how_.unread->is_compared(count_singles_++, is_value)) return false;
     shape_ += 'u';
     add_address(Py_TYPE(value));
     return true;
@@ -218,7 +214,7 @@ class Flattening {
   bool was_met(PyObject* value) {
     const auto [met, is_new] = met_.emplace(value, met_.size());
     if (is_new) arguments_.containers.push_back(value);
-    if (is_new && has_names_) arguments_.names_of_containers.push_back(name_);
+    if (is_new && has_names()) arguments_.names_of_containers.push_back(name_);
     if (!is_new) shape_ += "@" + std::to_string(met->second) + " ";
     return !is_new;
   }
@@ -243,7 +239,7 @@ class Flattening {
     if (!is_array_of_numpy(value) || has_notes(value)) return false;
     at::Tensor tensor;
     try {
-      if (arrays_ == Arrays::kAsTensors)
+      if (how_.arrays == Arrays::kAsTensors)
         tensor = torch::utils::tensor_from_numpy(value, /*warn_if_not_writeable=*/false);
     } catch (const std::exception&) {
       PyErr_Clear();
@@ -341,7 +337,7 @@ class Flattening {
 
   /// Whether it counts as an object of the program's, known by which it is.
   bool is_programs(PyObject* value) const {
-    return changed_ != nullptr && changed_->find(value) != nullptr;
+    return how_.changed != nullptr && how_.changed->find(value) != nullptr;
   }
   void add_programs(PyObject* value) {
     shape_ += 'O';
@@ -350,7 +346,7 @@ class Flattening {
 
   void set_unguarded(PyObject* value) {
     arguments_.opaque = type_name(value);
-    if (has_names_) arguments_.opaque_name = name_;
+    if (has_names()) arguments_.opaque_name = name_;
     PyObject* const whole = object_ == nullptr ? value : object_;
     if (arguments_.unguarded.empty() || arguments_.unguarded.back().first != whole)
       arguments_.unguarded.emplace_back(whole, object_ == nullptr ? name_ : name_of_object_);
@@ -375,11 +371,7 @@ class Flattening {
   }
 
   Arguments& arguments_;
-  Arrays arrays_;
-  bool has_names_;
-  bool has_offsets_;
-  const ChangedArguments* changed_;
-  const UnreadArguments* unread_;
+  const Flatten& how_;
   std::size_t count_singles_ = 0;
   std::string name_;  ///< of what is added
   /// The outermost object with attributes that what is added stands in, such as a trainer; null for
@@ -511,22 +503,17 @@ bool same(const Arguments& before, const Arguments& after) {
   };
   return std::ranges::equal(before.leaves, after.leaves, [&](const auto& a, const auto& b) {
     if (a.index() != b.index()) return false;
-    if (const auto* tensor = std::get_if<at::Tensor>(&a)) {
-      return is_array(a) || tensor->is_same(std::get<at::Tensor>(b));
-    }
-    if (const auto* number = std::get_if<double>(&a)) {
-      return std::bit_cast<std::uint64_t>(*number) ==
-             std::bit_cast<std::uint64_t>(std::get<double>(b));
-    }
-    return std::visit(
-        [&b]<typename T>(const T& value) {
-          if constexpr (std::is_same_v<T, at::Tensor>) {
-            return false;
-          } else {
-            return value == std::get<T>(b);
-          }
-        },
-        a);
+    const auto is_same = [&]<typename T>(const T& value) {
+      const T& other = std::get<T>(b);
+      if constexpr (std::is_same_v<T, at::Tensor>) {
+        return is_array(a) || value.is_same(other);
+      } else if constexpr (std::is_same_v<T, double>) {
+        return std::bit_cast<std::uint64_t>(value) == std::bit_cast<std::uint64_t>(other);
+      } else {
+        return value == other;
+      }
+    };
+    return std::visit(is_same, a);
   });
 }
 
