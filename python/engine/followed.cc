@@ -648,9 +648,6 @@ std::optional<std::vector<PyObject*>> numbers_of_partial(PyObject* value) {
 
 void FollowedNumbers::escape(PyObject* value) {
   if (is_empty() || value == nullptr) return;
-  if (is_number(value)) return escape_one(value);
-  if (read(value)) return;
-  if (leads_nowhere(value)) return;
   std::vector<PyObject*> open{value};
   std::unordered_set<PyObject*> seen;
   while (!open.empty()) {
