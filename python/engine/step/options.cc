@@ -18,13 +18,10 @@ struct Choice {
 template <typename Enum, std::size_t N>
 Enum chosen(const py::dict& options, const char* option, const Choice<Enum> (&choices)[N]) {
   const auto found = py::cast<std::string>(options[option]);
-  std::string names;
   for (const auto& choice : choices) {
     if (found == choice.name) return choice.value;
-    names += (names.empty() ? "'" : ", '") + std::string(choice.name) + "'";
   }
-  throw Error(ErrorCode::kInvalidArgument,
-              std::string(option) + " is '" + found + "'; it must be one of " + names);
+  throw Error(ErrorCode::kInternal, std::string(option) + " is '" + found + "'");
 }
 
 Record record_of(const py::dict& record) {
