@@ -234,25 +234,16 @@ std::string with_names(std::string_view text, const std::vector<std::string>& na
 /// "predicate: p: zero → 1" → "condition: p is true now".
 std::string with_conditions(std::string text) {
   constexpr std::string_view kPredicate = "predicate: ";
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kChanges = {{
-      {": zero → ", " is true now"},
-      {": not zero → ", " is false now"},
-  }};
+  constexpr std::string_view kZero = ": zero → ", kNotZero = ": not zero → ";
   for (std::size_t at = text.find(kPredicate); at != text.npos;
        at = text.find(kPredicate, at + 1)) {
     const std::size_t name = at + kPredicate.size();
-    std::size_t colon = text.npos, size = 0;
-    std::string_view words;
-    for (const auto& [change, instead] : kChanges) {
-      const std::size_t found = text.find(change, name);
-      if (found >= colon) continue;
-      colon = found;
-      size = change.size();
-      words = instead;
-    }
+    const std::size_t zero = text.find(kZero, name), not_zero = text.find(kNotZero, name);
+    const std::size_t colon = std::min(zero, not_zero);
     if (colon == text.npos) break;
-    const std::size_t end = std::min(text.find(' ', colon + size), text.size());
-    text.replace(colon, end - colon, words);
+    const std::size_t now = colon + (zero < not_zero ? kZero : kNotZero).size();
+    const std::size_t end = std::min(text.find(' ', now), text.size());
+    text.replace(colon, end - colon, zero < not_zero ? " is true now" : " is false now");
     text.replace(at, kPredicate.size(), "condition: ");
   }
   return text;
