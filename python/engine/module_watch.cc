@@ -112,7 +112,7 @@ void HeldContainer::let_go() {
 Plain DictWatch::made(Roots& roots, PyObject* value, Rule rule) {
   switch (rule) {
     case Rule::kMembers:
-      return Plain::members(roots, value);
+      return {roots, value, 1};  // keys, values and order of the dict by identity
     case Rule::kHooks:
       // some are lists: _comm_hooks of DistributedDataParallel, _replace_hooks of torch.fx
       if (value != nullptr && value != Py_None && !PyDict_Check(value)) break;

@@ -467,8 +467,6 @@ Plain Plain::identity(Roots& roots, PyObject* value) {
   return plain;
 }
 
-Plain Plain::members(Roots& roots, PyObject* dict) { return {roots, dict, 1}; }
-
 void Plain::take_dict(Roots& roots, PyObject* dict, int depth) {
   for (const auto& [key, item] : entries_of(dict)) {
     keys_.emplace_back(roots, key);

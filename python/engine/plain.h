@@ -50,8 +50,6 @@ class Plain {
   static Plain hooks(Roots& roots, PyObject* dict);
   /// A value that is compared by identity, whatever it is.
   static Plain identity(Roots& roots, PyObject* value);
-  /// A dict whose keys, values and order are compared by identity.
-  static Plain members(Roots& roots, PyObject* dict);
   /// A value that stands in a place: numbers and texts by value, tuples of them and methods of
   /// objects too, all else by identity, whatever may become of its content.
   static Plain reference(Roots& roots, PyObject* value, int depth = kDeepestTuple);

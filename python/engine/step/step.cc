@@ -42,21 +42,12 @@ py::object object_of_number(const trace::Value& value) {
   return py::none();
 }
 
-/// Holds the containers among the arguments, and tells whether these are the same ones.
-class GivenContainers {
- public:
-  explicit GivenContainers(const Arguments& arguments) {
-    for (PyObject* each : arguments.containers) all_.push_back(borrowed(each));
-  }
-  bool same(const Arguments& now) const {
-    return std::ranges::equal(all_, now.containers, [](const py::object& before, PyObject* after) {
-      return before.ptr() == after;
-    });
-  }
-
- private:
-  std::vector<py::object> all_;
-};
+/// The containers among the arguments, held.
+std::vector<py::object> containers_of(const Arguments& arguments) {
+  std::vector<py::object> all;
+  for (PyObject* each : arguments.containers) all.push_back(borrowed(each));
+  return all;
+}
 
 /// What stands in each of these places, which count as arguments.
 std::vector<Arguments> flatten_each(const std::vector<py::object>& places) {
@@ -318,8 +309,8 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
     FollowedNumbers::current().watch(single.object);
   followed->put(before, hints, 0);
   followed->put(held, hints, before.leaves.size());
-  const GivenContainers containers(before);
-  const GivenContainers held_containers(held);
+  const std::vector<py::object> containers = containers_of(before);
+  const std::vector<py::object> held_containers = containers_of(held);
   const std::vector<Arguments> each_held = flatten_each(given.places);
   const std::vector<bool> results = results_in(before);
   const auto was_read = [](PyObject* object) {
@@ -333,8 +324,10 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   const auto is_over = c10::make_scope_exit([this] { at_end_of_watch_ = nullptr; });
   result = borrowed(probe_.get())(borrowed(function_.get()), borrowed(given.positional),
                                   borrowed(given.keywords));
+  const auto is_it = [](const py::object& one, PyObject* other) { return one.ptr() == other; };
   const auto is_changed = [&](const Arguments& now, std::size_t first_leaf, const auto& kept) {
-    return followed->has_others(now, first_leaf) || !kept.same(now);
+    return followed->has_others(now, first_leaf) ||
+           !std::ranges::equal(kept, now.containers, is_it);
   };
   const bool has_changed = is_changed(given.flattened(how), 0, containers);
   const bool has_held_changed =
