@@ -11,113 +11,72 @@ import torch
 from . import _engine
 
 
-class _Hyperparameters:
-    """Puts followed numbers in the places of hyperparameters, and notes what the step makes of them."""
+class Looking:
+    """Everything that is held while a step is recorded: followed numbers in the places of hyperparameters, of numbers in
+    optimizer state, and of those of the program's that move. What the step makes of them is noted as they are taken back."""
 
-    def __init__(self, optimizers, effects):
-        self.optimizers = optimizers
-        self.effects = effects
-        self.places = []
-        self.others = {}  # paths that lead to a group as well, by its id: one that wraps another shows its groups
+    def __init__(self, engine, effects, optimizers):
+        self.engine, self.effects, self.optimizers = engine, effects, optimizers
 
     def __enter__(self):
+        self.engine.refuse_hidden()
+        self._places = {"hyperparameter": [], "state_number": [], "host_value": []}
+        self._others = {}  # paths that lead to a group as well, by its id: one that wraps another shows its groups
+        with contextlib.ExitStack() as stack:
+            for kind, follow in zip(self._places, (self._follow_groups, self._follow_state, self._follow_moving)):
+                stack.callback(self._settle, kind)
+                follow()
+            self._stack = stack.pop_all()
+
+    def _follow_groups(self):
         # the engine knows numbers by the optimizer that has the groups, not by one that wraps and shows it
         for name, optimizer in sorted(self.optimizers.items(), key=lambda named: "param_groups" not in vars(named[1])):
             for g, group in enumerate(optimizer.param_groups):
                 path = f"{name}.param_groups[{g}]"
-                if id(group) in self.others:
-                    self.others[id(group)].append(path)
-                else:
-                    self.others[id(group)] = []
-                    self.follow(group, path)
+                if id(group) in self._others:
+                    self._others[id(group)].append(path)
+                    continue
+                self._others[id(group)] = []
+                for key in [key for key in dict.keys(group) if isinstance(key, str)]:
+                    self._follow("hyperparameter", group, key, _engine.join_path(path, key))
 
-    def follow(self, holder, path):
-        for key, value in dict.items(holder):
-            if isinstance(key, str):
-                named = _engine.join_path(path, key)
-                followed = self.followed(value, named)
-                if followed is not value:
-                    _engine.put_at(holder, key, followed)
-                    self.places.append((holder, key, value, followed, named))
-
-    def followed(self, value, path):
-        if type(value) is tuple and all(map(_engine.is_plain_number, value)):
-            return tuple(self.followed(item, f"{path}[{i}]") for i, item in enumerate(value))
-        return _engine.follow(value, "hyperparameter", path)  # itself where it is not a number
-
-    def __exit__(self, *_):
-        for holder, key, *number in self.places:
-            if self.effects.settle_number(holder, key, *number, "hyperparameter"):
-                for path in self.others[id(holder)]:
-                    _engine.assign(_engine.join_path(path, key))
-
-
-class _StateNumbers:
-    """Puts followed numbers in the places of numbers in optimizer state, and notes what the step makes of them."""
-
-    def __init__(self, engine, effects):
-        self.engine = engine
-        self.effects = effects
-
-    def __enter__(self):
-        self.places = []
+    def _follow_state(self):
         of_place = {(id(state), key): (state, key, path) for state, key, path in self.engine.state_numbers()}
-        for state, key, path in of_place.values():
-            number = _engine.held_at(state, key)
-            followed = _engine.follow(number, "state_number", path)
-            _engine.put_at(state, key, followed)
-            self.places.append((state, key, number, followed, path))
+        for place in of_place.values():
+            self._follow("state_number", *place)
 
-    def __exit__(self, *_):
-        for place in self.places:
-            self.effects.settle_number(*place, "state_number")
-
-
-class _Moving:
-    """Puts followed numbers in the places of the program whose numbers move."""
-
-    def __init__(self, engine, effects, of_optimizers):
-        self.engine = engine
-        self.effects = effects
-        self.of_optimizers = of_optimizers
-
-    def __enter__(self):
-        self.places = []
-        known = {(id(holder), name) for held in self.of_optimizers for holder, name, *_ in held.places}
+    def _follow_moving(self):
+        known = {(id(holder), key) for places in self._places.values() for holder, key, *_ in places}
         for name, owner, key in self.engine.moving():
-            if type(key) is str and (id(owner), key) in known:
-                continue
-            value = _engine.held_at(owner, key)
-            followed = _engine.follow(value, "host_value", name)
-            if followed is not value:
-                _engine.put_at(owner, key, followed)
-                self.places.append((owner, key, value, followed))
+            if type(key) is not str or (id(owner), key) not in known:
+                self._follow("host_value", owner, key, name)
 
-    def __exit__(self, *_):
-        for owner, key, value, followed in self.places:
-            if _engine.held_at(owner, key) is followed:  # not written, or itself again
-                _engine.put_at(owner, key, value)
-                self.effects.advanced.add((id(owner), key))
+    def _follow(self, kind, holder, key, path):
+        was = _engine.held_at(holder, key)
+        followed = _followed(was, kind, path)
+        if followed is not was or kind == "state_number":
+            _engine.put_at(holder, key, followed)
+            self._places[kind].append((holder, key, was, followed, path))
 
-
-class Looking:
-    """Everything that is held while a step is recorded: the followed numbers."""
-
-    def __init__(self, engine, effects, optimizers):
-        self.engine = engine
-        self.effects = effects
-        self.optimizers = optimizers
-
-    def __enter__(self):
-        self.engine.refuse_hidden()
-        with contextlib.ExitStack() as stack:
-            of_optimizers = (_Hyperparameters(self.optimizers, self.effects), _StateNumbers(self.engine, self.effects))
-            for held in (*of_optimizers, _Moving(self.engine, self.effects, of_optimizers)):
-                stack.enter_context(held)
-            self.stack = stack.pop_all()
+    def _settle(self, kind):
+        for holder, key, was, followed, path in self._places[kind]:
+            if kind != "host_value":
+                if self.effects.settle_number(holder, key, was, followed, path, kind) and kind == "hyperparameter":
+                    for other in self._others[id(holder)]:
+                        _engine.assign(_engine.join_path(other, key))
+            elif _engine.held_at(holder, key) is followed:  # not written, or itself again
+                _engine.put_at(holder, key, was)
+                self.effects.advanced.add((id(holder), key))
 
     def __exit__(self, *raised):
-        return self.stack.__exit__(*raised)
+        return self._stack.__exit__(*raised)
+
+
+def _followed(value, kind, path):
+    """A followed number in its place, of a tuple of hyperparameters each; itself where it is none."""
+    if kind == "hyperparameter" and type(value) is tuple and all(map(_engine.is_plain_number, value)):
+        return tuple(_followed(item, kind, f"{path}[{i}]") for i, item in enumerate(value))
+    return _engine.follow(value, kind, path)
 
 
 class Probe:
