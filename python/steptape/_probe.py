@@ -79,32 +79,25 @@ def _followed(value, kind, path):
     return _engine.follow(value, kind, path)
 
 
-class Probe:
-    """Runs one call of a step while it is recorded. `optimizers` by name; `roots(args, kwargs)` gives
+def make_probe(engine, optimizers, effects, roots, meet):
+    """Gives what runs one call of a step while it is recorded. `optimizers` by name; `roots(args, kwargs)` gives
     what the step is called with, for the engine; `meet(objects, is_known)` takes those that were met and are not tracked,
     and gives whether the recording is to be made anew."""
-
-    def __init__(self, engine, optimizers, effects, roots, meet):
-        self.engine = engine
-        self.effects = effects
-        self.roots = roots
-        self.meet = meet
-        self.optimizers = optimizers
-
-    def __call__(self, function, args, kwargs):
-        self.effects.enter(self.engine)
-        roots = self.roots(args, kwargs)
+    def probe(function, args, kwargs):
+        effects.enter(engine)
+        found = roots(args, kwargs)
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             _engine.refuse("dispatch_mode", "hooks for saved tensors are set around the step", "")
         seen = None
-        with Looking(self.engine, self.effects, self.optimizers):
-            is_watched = self.effects.watch(self.engine, roots, (*args, *kwargs.values()))
+        with Looking(engine, effects, optimizers):
+            is_watched = effects.watch(engine, found, (*args, *kwargs.values()))
             try:
                 result = function(*args, **kwargs)
             finally:
                 if is_watched:
-                    seen = self.engine.end_watch()
-        self.effects.leave(self.engine)
-        if seen is not None and self.meet(seen["objects"], seen["is_known"]):
+                    seen = engine.end_watch()
+        effects.leave(engine)
+        if seen is not None and meet(seen["objects"], seen["is_known"]):
             _engine.discard()
         return result
+    return probe

@@ -16,7 +16,7 @@ from . import _engine
 from ._effects import Effects
 from ._errors import InvalidArgument, NotReplayed
 from ._find import find, objects_in
-from ._probe import Probe
+from ._probe import make_probe
 from ._tracking import Models, Optimizers, given, track
 
 _OPTIONS = {"determinism": "listed", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
@@ -191,9 +191,8 @@ class Step:
         run = _with_host_values(self.__wrapped__, engine, hosts) if hosts else self.__wrapped__
         # all that the engine points at lives until the step begins anew
         self._kept = (models, optimizers, hosts, generators)
-        probe = Probe(engine, optimizers, self._effects, self._roots, self._meet)
-        engine.bind(self.name, _place_of(self.__wrapped__), run, probe, _takes_keywords(self.__wrapped__),
-                    _names_by_position(self.__wrapped__))
+        probe = make_probe(engine, optimizers, self._effects, self._roots, self._meet)
+        engine.bind(self.name, _place_of(self.__wrapped__), run, probe, *_taken_by(self.__wrapped__))
         if found.compiled is not None:
             engine.refuse_always("unreplayable_op",
                                  f"{found.compiled}, whose kernels no op shows",
@@ -394,21 +393,14 @@ def _place_of(function):
     return f"{code.co_filename}:{code.co_firstlineno}" if code else type(function).__qualname__
 
 
-def _takes_keywords(function):
-    """Whether it takes keywords as a dict, whose order it can see."""
+def _taken_by(function):
+    """Whether it takes keywords as a dict, whose order it can see; and the names of what it takes by position."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return True
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-
-
-def _names_by_position(function):
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        return True, []
+    return (any(p.kind is p.VAR_KEYWORD for p in parameters),
+            [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)])
 
 
 def _checked(options):
