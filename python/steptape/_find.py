@@ -17,6 +17,7 @@ from ._host import Host
 _DEPTH = 4
 _MOST_ITEMS = 1000  # of a container that is looked into
 _CALLABLES = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
+_FIXED = (type, torch.nn.Module, torch.optim.Optimizer, torch.Generator, Host, enum.Enum, *_CALLABLES)
 _LEAVES = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 _MEMBERS = ("_parameters", "_buffers", "_modules")
 _SKIPPED = (torch.Tensor, *_LEAVES)
@@ -136,8 +137,7 @@ def objects_in(name, value, depth=_DEPTH, seen=None):
         return [found for key, item in _items_of(value) for found in objects_in(f"{name}_{key}", item, depth - 1, seen)]
     if _is_plain(value):
         return [found for key, item in list(_dict_of(value).items()) for found in objects_in(f"{name}_{key}", item, depth - 1, seen)]
-    is_fixed = issubclass(kind, (type, torch.nn.Module, torch.optim.Optimizer, torch.Generator, Host, enum.Enum, *_CALLABLES))
-    return [(name, value)] if is_fixed else []
+    return [(name, value)] if issubclass(kind, _FIXED) else []
 
 
 def _items_of(container):
@@ -150,8 +150,7 @@ def _items_of(container):
 
 def _is_plain(value):
     """Whether an argument counts as its attributes: the engine decides, and this finds no more than it asks for."""
-    fixed = (type, torch.nn.Module, torch.optim.Optimizer, torch.Generator, Host, enum.Enum, types.ModuleType, *_CALLABLES)
-    return not issubclass(type(value), fixed) and _dict_of(value) is not None
+    return not issubclass(type(value), (*_FIXED, types.ModuleType)) and _dict_of(value) is not None
 
 
 def name_for(path, taken):

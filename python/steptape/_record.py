@@ -68,7 +68,7 @@ class record:
         if self.recorded < self.steps:
             self._begin()
         else:
-            self._write()
+            self._engine.write(self.path, self._state)
 
     def refusals(self) -> list[str]:
         """Why the recorded steps could not be replayed, one sentence each."""
@@ -94,13 +94,10 @@ class record:
         if self._engine.end() > 0:
             self.recorded += 1
 
-    def _write(self):
-        self._engine.write(self.path, self._state)
-
     def __exit__(self, kind, value, trace):
         was_open = self._is_open
         if was_open:
             self._end()
         self._looking = None
         if was_open and kind is None:
-            self._write()
+            self._engine.write(self.path, self._state)
