@@ -16,6 +16,7 @@ import ast
 import functools
 import inspect
 import types
+import typing
 from collections.abc import Callable, Iterable
 
 from ._errors import InvalidArgument
@@ -35,20 +36,14 @@ _STEP, _SIGNAL, _RETURNED, _VALUE, _GIVEN = (f"__steptape_{name}" for name in ("
 _FUTURES = functools.reduce(int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 
 
-class Lifted:
-    """The two functions that `lift` makes of one."""
-
-    def __init__(self, body: Callable, make: Callable[[Callable], Callable], lines: tuple[int, int]):
-        self.body = body
-        """The step, bound as the function was: takes what it reads, and returns a signal with what the rest reads."""
-        self.lines = lines
-        """Of its source, first and last."""
-        self._make = make
-
-    def around(self, step: Callable) -> Callable:
-        """The function itself, unbound, calling `step` (the body, or what wraps it) where the statements stood, of a method with
-        the object first."""
-        return self._make(step)
+class Lifted(typing.NamedTuple):
+    """The two functions that `lift` makes of one, and the first and last line of the source of the step."""
+    body: Callable
+    """The step, bound as the function was: takes what it reads, and returns a signal with what the rest reads."""
+    around: Callable[[Callable], Callable]
+    """Gives the function itself, unbound, calling a step (the body, or what wraps it) where the statements stood, of a method
+    with the object first."""
+    lines: tuple[int, int]
 
 
 def lift(function: Callable) -> Lifted:
