@@ -227,35 +227,31 @@ def _both(one, other):
     return one & other
 
 
-def read_after(scope: ast.AST, block: list[ast.stmt], stop: int, variables: set[str]) -> set[str]:
-    """Names that may be read after statements of a block, which end at `stop`, before they are assigned anew."""
+def read_after(way: list[tuple[list[ast.stmt], int]], stop: int, variables: set[str]) -> set[str]:
+    """Names that may be read after statements of a block, which end at `stop`, before they are assigned anew.
+
+    way: from a scope to that block, each (statements, position of the one that leads on).
+    """
     read = set()
-    for segment, assigned in _segments(scope.body, block, stop):
+    for segment, assigned in _segments(way, stop):
         flow = Flow(variables)
         flow.follow(segment, assigned)
         read |= flow.read_early
     return read
 
 
-def _segments(statements, block, stop):
+def _segments(way, stop):
     """What may follow, in parts that are each run from their beginning, with what is assigned there."""
-    if statements is block:
-        yield statements[stop:], set()
-        return
-    for i, statement in enumerate(statements):
-        for inner in blocks_of(statement):
-            found = list(_segments(inner, block, stop))
-            if not found:
-                continue
-            yield from found
-            if isinstance(statement, ast.For) and inner is statement.body:
-                yield statement.body, stored([statement.target])
-            if isinstance(statement, ast.While) and inner is statement.body:
-                yield [ast.Expr(statement.test), *statement.body], set()
-            if isinstance(statement, (ast.For, ast.While)) and inner is statement.body:
-                yield statement.orelse, set()
-            yield statements[i + 1:], set()
-            return
+    inner = way[-1][0]
+    yield inner[stop:], set()
+    for statements, i in reversed(way[:-1]):
+        statement = statements[i]
+        if isinstance(statement, (ast.For, ast.While)) and inner is statement.body:
+            is_for = isinstance(statement, ast.For)
+            yield (inner, stored([statement.target])) if is_for else ([ast.Expr(statement.test), *inner], set())
+            yield statement.orelse, set()
+        yield statements[i + 1:], set()
+        inner = statements
 
 
 def bound_at(definition: ast.AST, statement: ast.stmt, variables: set[str]) -> set[str]:

@@ -117,7 +117,7 @@ class Cut:
         exits = flow.exits_of(self.taken)
         changed = stored(self.taken) - set(self.appended)
         self._refuse(changed - variables, "assigned, and not its own")
-        self.outputs = sorted(changed & read_after(scope, block, which.stop, variables))
+        self.outputs = sorted(changed & read_after(self._way, which.stop, variables))
         self.inputs = sorted(flow.read_early, key=_order_in(self.taken))
         self.unbound = flow.read_early - bound_at(scope, self.taken[0], variables) - around
         # of which it is not known whether they are assigned at each exit
@@ -154,12 +154,12 @@ class Cut:
             isinstance(node, (ast.Lambda, ast.GeneratorExp)) and self._is_called_at_once(node))]
         self._refuse(changed & set().union(*map(read_by, others)), "a function or lambda outside of the step reads it")
         self._refuse((changed | read) & shared, "a function assigns it")
-        for statements, i in self._way[:-1]:
+        for k, (statements, i) in enumerate(self._way[:-1]):
             around = statements[i]
             if isinstance(around, TRIES):
                 raise InvalidArgument(f"{self._name}: its loop stands in a try, and may go on after an exception")
             if isinstance(around, ast.With) and not lets_through(around):
-                self._refuse(changed & read_after(self.scope, statements, i + 1, changed),
+                self._refuse(changed & read_after(self._way[:k + 1], i + 1, changed),
                              f"read after the `with` of line {around.lineno}, which may go on after an exception")
         nodes = [node for statement in self.taken for node in ast.walk(statement)]
         for node in nodes:
