@@ -63,7 +63,7 @@ bool are_numbers_weak() {
 
 void Watcher::give_array(PyObject* array, at::Tensor tensor) {
   if (!tensor.defined()) return refuse_array();
-  if (arrays_.emplace(array, std::move(tensor)).second) Py_INCREF(array);
+  if (arrays_.emplace(array, std::move(tensor)).second) held_.push_back(borrowed(array));
 }
 
 bool Watcher::is_given_array(PyObject* value, int depth) const {

@@ -91,8 +91,6 @@ Watcher::Watcher(Roots& roots, MovingPlaces& moving, const ChangedArguments& cha
   }
 }
 
-Watcher::~Watcher() { release(); }
-
 std::size_t Watcher::Hash::operator()(const Id& id) const noexcept {
   auto mixed = reinterpret_cast<std::uintptr_t>(id.owner) * 0x9E3779B97F4A7C15ULL;
   mixed ^=
@@ -104,7 +102,7 @@ const Watcher::Code& Watcher::known(PyCodeObject* code) {
   if (code == newest_code_.first) return *newest_code_.second;
   const auto [entry, is_new] = codes_.try_emplace(code);
   if (is_new) {
-    Py_INCREF(code);
+    held_.push_back(borrowed(reinterpret_cast<PyObject*>(code)));
     entry->second = code_in(view_of(code->co_filename));
   }
   newest_code_ = {code, &entry->second};
@@ -156,7 +154,7 @@ void Watcher::mark_one(PyObject* value, const std::string& path) {
   }
   const auto [entry, is_new] = existing_.emplace(value, path);
   if (!is_new) return;
-  Py_INCREF(value);
+  held_.push_back(borrowed(value));
   if (PyTuple_Check(value)) mark_items(value);  // nothing of it can be written
   if (PyCFunction_Check(value) && PyCFunction_GET_SELF(value) != nullptr) {
     mark(PyCFunction_GET_SELF(value), path + ".__self__");
@@ -200,7 +198,7 @@ void Watcher::give(PyObject* value, int depth) {
   if (self != nullptr) given_methods_.insert(value);
   if (const std::string* name = self == nullptr ? nullptr : changed_.find(self))
     return mark(value, name->substr(0, name->rfind('.')));
-  if (is_tensor(value) && given_[value]++ == 0) Py_INCREF(value);
+  if (is_tensor(value) && given_[value]++ == 0) held_.push_back(borrowed(value));
   if (depth == 0 || is_atom(value) || is_tensor(value) || is_fixed(value)) return;
   if (!given_containers_.insert(value).second) return;
   fresh_.insert(value);
@@ -432,30 +430,8 @@ void Watcher::release() {
         PyFunction_Check(object) &&
         made_.contains(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(object)));
     if (!may_be_new) met_.insert(object);
-    Py_DECREF(object);
   }
-  for (PyObject* cell : own_cells_) Py_DECREF(cell);
-  for (const auto& [tensor, times] : given_) Py_DECREF(tensor);
-  for (const auto& [array, tensor] : arrays_) Py_DECREF(array);
-  for (const auto& [code, known] : codes_) Py_DECREF(code);
-  existing_.clear();
-  fresh_.clear();
-  given_containers_.clear();
-  given_methods_.clear();
-  own_cells_.clear();
-  given_.clear();
-  arrays_.clear();
-  codes_.clear();
-  called_codes_.clear();
-  entered_.clear();
-  made_.clear();
-  modules_.clear();
-  torchs_classes_.clear();
-  names_of_torchs_.clear();
-  states_.clear();
-  states_of_.clear();
-  newest_code_ = {};
-  objects_.clear();
+  static_cast<Met&>(*this) = {};
 }
 
 void Watcher::look_which(PyObject* object, PyObject* among) {
@@ -538,7 +514,7 @@ bool Watcher::look(const Instruction& given) {
       read(Kind::kCell, in.first, nullptr, text_of(in.name));
       break;
     case Operation::kCloseOver:
-      if (in.is_own && own_cells_.insert(in.first).second) Py_INCREF(in.first);
+      if (in.is_own && own_cells_.insert(in.first).second) held_.push_back(borrowed(in.first));
       break;
     case Operation::kReraise:
       load_handled();

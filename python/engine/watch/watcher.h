@@ -65,6 +65,42 @@ class HandedObjects {
   std::unordered_map<PyObject*, Handed> objects_;
 };
 
+/// What a Watcher knows for as long as it watches.
+struct Met {
+  std::vector<py::object> held_;                         ///< references to what is said to have one
+  std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
+  std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
+  std::unordered_set<PyObject*> given_containers_;  ///< of `fresh_`, and not met elsewhere
+  std::unordered_set<PyObject*> given_methods_;     ///< borrowed from the call
+  std::unordered_set<PyObject*> own_cells_;         ///< made by the step, with a reference each
+  std::unordered_map<PyObject*, int> given_;  ///< tensors of this call, how often; with a reference
+  std::unordered_map<PyObject*, at::Tensor> arrays_;  ///< with a reference each
+  enum class Whose { kSteptapes, kTorchs, kPythons, kPrograms };
+  struct Code {
+    Whose whose = Whose::kPrograms;
+    bool is_of_operators = false;  ///< torch/_ops.py
+  };
+  std::unordered_map<PyCodeObject*, Code> codes_;  ///< with a reference each
+  std::pair<PyCodeObject*, const Code*> newest_code_;
+  std::unordered_set<PyObject*> called_codes_;  ///< of functions that were noted
+  std::unordered_set<PyCodeObject*> entered_;   ///< those of the program's that ran
+  std::unordered_set<PyCodeObject*> made_;      ///< of the functions that these may make
+  struct ModuleReads {
+    bool is_whole = false;
+    std::unordered_set<PyObject*> names;  ///< of code of torch's that ran, which has them
+    std::vector<py::object> asked;        ///< those given to getattr
+  };
+  std::unordered_map<PyObject*, ModuleReads> modules_;
+  std::unordered_map<PyTypeObject*, bool> torchs_classes_;  ///< of objects that torch's code met
+  std::unordered_map<PyTypeObject*, std::unordered_set<std::string>> names_of_torchs_;
+  /// Of objects of torch's, the attributes that its code has read, by their names as it has them.
+  std::unordered_map<PyObject*, std::unordered_set<PyObject*>> states_;
+  /// By the memory of each state that a generator was asked for in this call: which, borrowed. The
+  /// recorder holds on to the memory's address.
+  std::unordered_map<const c10::StorageImpl*, PyObject*> states_of_;
+  std::vector<std::pair<std::string, py::object>> objects_;
+};
+
 /// What the code of a step reads and writes besides tensors, while it is probed: places that
 /// existed before, each with what it held when it was first read or written. A place that was read
 /// is what a plan depends on; one that was written is what a replay is to write again.
@@ -78,11 +114,11 @@ class HandedObjects {
 /// watched where code that is watched calls it; this package is not (`Folders`).
 ///
 /// Used by the thread that runs the step, under the GIL. Runs none of the user's code.
-class Watcher final : public Listener {
+class Watcher final : public Listener, private Met {
  public:
   Watcher(Roots& roots, MovingPlaces& moving, const ChangedArguments& changed,
           HandedObjects& handed);
-  ~Watcher() override;
+  ~Watcher() override = default;
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
@@ -525,21 +561,11 @@ class Watcher final : public Listener {
   std::unordered_map<Id, std::size_t, Hash> noted_;
   /// By the dict: the slots of its entries that the step has written.
   std::unordered_map<PyObject*, std::vector<std::size_t>> written_entries_;
-  struct ModuleReads {
-    bool is_whole = false;
-    std::unordered_set<PyObject*> names;  ///< of code of torch's that ran, which has them
-    std::vector<py::object> asked;        ///< those given to getattr
-  };
-  std::unordered_map<PyObject*, ModuleReads> modules_;
-  /// Of objects of torch's, the attributes that its code has read, by their names as it has them.
-  std::unordered_map<PyObject*, std::unordered_set<PyObject*>> states_;
   bool is_torchs_class(PyTypeObject* type);
   /// Whether torch's code works on what its instances hold, though the class may be the program's.
   bool is_made_of_torchs_class(PyTypeObject* type);
   /// Names that the code of those classes of torch's has which one of the program's is made of.
   const std::unordered_set<std::string>& names_of_torchs(PyTypeObject* type);
-  std::unordered_map<PyTypeObject*, std::unordered_set<std::string>> names_of_torchs_;
-  std::unordered_map<PyTypeObject*, bool> torchs_classes_;  ///< of objects that torch's code met
   std::unordered_map<PyTypeObject*, bool> compiled_;
   std::unordered_set<PyObject*> given_to_compiled_;  ///< that were there before, borrowed
   std::unordered_set<PyObject*> got_dicts_;          ///< made by the step, and may be gone again
@@ -549,35 +575,17 @@ class Watcher final : public Listener {
     py::object value;
   };
   std::vector<Switch> switches_;
-  std::unordered_set<Id, Hash> seen_switches_;           ///< those that torch's code wrote, too
-  std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
+  std::unordered_set<Id, Hash> seen_switches_;  ///< those that torch's code wrote, too
   std::vector<std::pair<PyObject*, std::string>> to_mark_;
-  std::unordered_set<PyObject*> given_containers_;  ///< of `fresh_`, and not met elsewhere
-  std::unordered_set<PyObject*> given_methods_;     ///< borrowed from the call
-  std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
-  std::unordered_map<PyObject*, at::Tensor> arrays_;  ///< with a reference each
-  std::unordered_set<PyObject*> own_cells_;           ///< made by the step, with a reference each
-  std::unordered_map<PyObject*, int> given_;  ///< tensors of this call, how often; with a reference
-  enum class Whose { kSteptapes, kTorchs, kPythons, kPrograms };
-  struct Code {
-    Whose whose = Whose::kPrograms;
-    bool is_of_operators = false;  ///< torch/_ops.py
-  };
   static Code code_in(std::string_view file);
   const Code& known(PyCodeObject* code);
   Whose whose(PyCodeObject* code) { return known(code).whose; }
-  std::unordered_map<PyCodeObject*, Code> codes_;  ///< with a reference each
-  std::pair<PyCodeObject*, const Code*> newest_code_;
-  std::unordered_set<PyObject*> called_codes_;  ///< of functions that were noted
-  std::unordered_set<PyCodeObject*> entered_;   ///< those of the program's that ran
-  std::unordered_set<PyCodeObject*> made_;      ///< of the functions that these may make
-  std::unordered_set<PyObject*> globals_;       ///< of the code that ran, borrowed
+  std::unordered_set<PyObject*> globals_;  ///< of the code that ran, borrowed
   PyObject* newest_globals_ = nullptr;
   std::unordered_map<std::string, std::string> writes_;
   std::string place_of_change_;
   std::vector<PyObject*> changed_arguments_;  ///< that are compared by what they hold
   std::vector<Finding> findings_;
-  std::vector<std::pair<std::string, py::object>> objects_;
   std::unordered_set<PyObject*> seen_objects_;
   std::unordered_set<PyObject*> stepped_;  ///< borrowed: they are tracked, or known by nobody
   std::vector<Awaited> awaited_;
@@ -587,9 +595,6 @@ class Watcher final : public Listener {
   /// Of the newest instruction, if it is a call: what is called, and its first argument. Borrowed.
   PyObject* newest_callee_ = nullptr;
   PyObject* newest_argument_ = nullptr;
-  /// By the memory of each state that a generator was asked for in this call: which, borrowed. The
-  /// recorder holds on to the memory's address.
-  std::unordered_map<const c10::StorageImpl*, PyObject*> states_of_;
   PyObject* outermost_ = nullptr;  ///< that of the step's function
   // calls that are under way
   int unwatched_ = 0;
