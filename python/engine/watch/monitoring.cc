@@ -71,12 +71,6 @@ class Watched {
   const Layout* layout_;
 };
 
-/// An instruction that was reported, until the next of its frame or an exception there.
-struct Told {
-  Pending left;
-  bool is_awaited;  ///< by the listener
-};
-
 struct State {
   Listener* listener = nullptr;
   std::vector<Told> told;  ///< the innermost frame's last

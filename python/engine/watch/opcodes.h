@@ -47,6 +47,12 @@ struct Pending {
   const void* handing_on = nullptr;  ///< the frame of such a method that runs
 };
 
+/// An instruction that was reported, until the next of its frame or an exception there.
+struct Told {
+  Pending left;
+  bool is_awaited;  ///< by the listener
+};
+
 /// Puts what is about to run into words: `Operation::kNone` for what touches fresh values and local
 /// variables alone.
 Instruction decode(const Place& at);

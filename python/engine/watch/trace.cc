@@ -25,12 +25,6 @@
 namespace steptape::python::watch {
 namespace {
 
-/// An instruction that was reported, until the next of its frame.
-struct Told {
-  Pending left;
-  bool is_awaited;  ///< by the listener
-};
-
 struct State {
   Listener* listener = nullptr;
   std::vector<Told> told;            ///< the innermost frame's last
