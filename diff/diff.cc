@@ -125,7 +125,7 @@ RecordingDiff diff_recordings(const RecordingPair& pair, const trace::Recording&
   findings.of(Section::kStructure) = outcome_differences(a, b);
   findings.of(Section::kFormulas) = formula_differences(stream_a, stream_b, alignment);
   for (const LayoutDifference& layout : layout_differences(a, b)) {
-    findings.of(Section::kOptimizer).push_back({layout.path, layout.expected, layout.found});
+    findings.of(Section::kOptimizer).push_back(layout);
   }
   findings.of(Section::kModules) = module_differences(a, b);
   for (const trace::GuardDifference& guard : guard_differences(a, b)) {

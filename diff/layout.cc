@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "trace/compare/finding.h"
 #include "trace/numbers.h"
 #include "trace/text/text.h"
 
@@ -30,7 +29,7 @@ class LayoutComparison {
       : a_(a), x_(x), b_(b), y_(y), out_(out) {}
 
   void run() {
-    if (x_.type != y_.type) add(LayoutAspect::kOptimizer, x_.path + ".type", x_.type, y_.type);
+    if (x_.type != y_.type) add_of_groups(x_.path + ".type", x_.type, y_.type);
     compare_parameters();
     const std::size_t groups = std::min(x_.groups.size(), y_.groups.size());
     for (std::size_t g = 0; g < groups; ++g) compare_hyperparameters(g);
@@ -61,13 +60,12 @@ class LayoutComparison {
     for (const auto& [parameter, group] : before) {
       const auto found = now.find(parameter);
       if (found != now.end() && found->second == group) continue;
-      add(LayoutAspect::kGroup, std::string(parameter), trace::group_path(x_.path, group),
-          place_in(now, parameter));
+      add_of_groups(std::string(parameter), trace::group_path(x_.path, group),
+                    place_in(now, parameter));
     }
     for (const auto& [parameter, group] : now) {
       if (before.contains(parameter)) continue;
-      add(LayoutAspect::kGroup, std::string(parameter), trace::kAbsent,
-          trace::group_path(x_.path, group));
+      add_of_groups(std::string(parameter), trace::kAbsent, trace::group_path(x_.path, group));
     }
     if (out_.size() != moved) return;
     for (std::size_t g = 0; g < std::max(x_.groups.size(), y_.groups.size()); ++g) compare_order(g);
@@ -76,18 +74,17 @@ class LayoutComparison {
   void compare_order(std::size_t g) {
     const std::string path = trace::group_path(x_.path, g);
     if (g >= x_.groups.size() || g >= y_.groups.size()) {
-      add(LayoutAspect::kGroup, path, g < x_.groups.size() ? "a group" : trace::kAbsent,
-          g < y_.groups.size() ? "a group" : trace::kAbsent);
+      add_of_groups(path, g < x_.groups.size() ? "a group" : trace::kAbsent,
+                    g < y_.groups.size() ? "a group" : trace::kAbsent);
       return;
     }
     const auto& before = x_.groups[g].parameters;
     const auto& now = y_.groups[g].parameters;
     const auto [first, other] = std::ranges::mismatch(before, now);
     if (first == before.end() && other == now.end()) return;
-    add(LayoutAspect::kGroup,
-        fmt::format("{}.params[{}]", path, std::distance(before.begin(), first)),
-        first == before.end() ? trace::kAbsent : *first,
-        other == now.end() ? trace::kAbsent : *other);
+    add_of_groups(fmt::format("{}.params[{}]", path, std::distance(before.begin(), first)),
+                  first == before.end() ? trace::kAbsent : *first,
+                  other == now.end() ? trace::kAbsent : *other);
   }
 
   void compare_hyperparameters(std::size_t g) {
@@ -96,7 +93,7 @@ class LayoutComparison {
     const auto compare = [&](const std::string& name, const trace::Value* x,
                              const trace::Value* y) {
       if (x != nullptr && y != nullptr && *x == *y) return;
-      add(LayoutAspect::kHyperparameter, trace::group_path(x_.path, g) + "." + name,
+      add(trace::group_path(x_.path, g) + "." + name,
           x == nullptr ? std::string(trace::kAbsent) : words_of(*x),
           y == nullptr ? std::string(trace::kAbsent) : words_of(*y));
     };
@@ -130,15 +127,14 @@ class LayoutComparison {
       const std::string path =
           fmt::format("{}.{}", trace::state_path(x_.path, place.first), place.second);
       if (found == now.end()) {
-        add(LayoutAspect::kState, path, words_of_state(a_, *value), trace::kAbsent);
+        add(path, words_of_state(a_, *value), trace::kAbsent);
       } else {
         compare_entries(path, *value, *found->second);
       }
     }
     for (const auto& [place, value] : now) {
       if (before.contains(place)) continue;
-      add(LayoutAspect::kState,
-          fmt::format("{}.{}", trace::state_path(x_.path, place.first), place.second),
+      add(fmt::format("{}.{}", trace::state_path(x_.path, place.first), place.second),
           trace::kAbsent, words_of_state(b_, *value));
     }
   }
@@ -147,15 +143,18 @@ class LayoutComparison {
     const bool same_kind = x.data.index() == y.data.index();
     const bool is_tensor = std::holds_alternative<trace::TensorRef>(x.data);
     if (same_kind && !is_tensor) return;
-    std::string before = words_of_state(a_, x);
-    std::string now = words_of_state(b_, y);
-    if (before == now) return;
-    add(same_kind ? LayoutAspect::kTensor : LayoutAspect::kState, path, before, now);
+    const std::string before = words_of_state(a_, x);
+    const std::string now = words_of_state(b_, y);
+    if (before != now) add(path, before, now);
   }
 
-  void add(LayoutAspect aspect, std::string path, std::string_view expected,
-           std::string_view found) {
-    out_.push_back({aspect, std::move(path), std::string(expected), std::string(found)});
+  void add(std::string path, std::string_view expected, std::string_view found,
+           bool is_of_groups = false) {
+    out_.push_back({{std::move(path), std::string(expected), std::string(found)}, is_of_groups});
+  }
+
+  void add_of_groups(std::string path, std::string_view expected, std::string_view found) {
+    add(std::move(path), expected, found, true);
   }
 
   const trace::Recording& a_;
@@ -173,8 +172,7 @@ std::vector<LayoutDifference> layout_differences(const trace::Recording& a,
   for (const trace::OptimizerLayout& x : a.optimizers) {
     const auto y = std::ranges::find(b.optimizers, x.path, &trace::OptimizerLayout::path);
     if (y == b.optimizers.end()) {
-      differences.push_back(
-          {LayoutAspect::kOptimizer, x.path, x.type, std::string(trace::kAbsent)});
+      differences.push_back({{x.path, x.type, trace::kAbsent}, true});
     } else {
       LayoutComparison(a, x, b, *y, differences).run();
     }
@@ -182,7 +180,7 @@ std::vector<LayoutDifference> layout_differences(const trace::Recording& a,
   for (const trace::OptimizerLayout& y : b.optimizers) {
     const auto x = std::ranges::find(a.optimizers, y.path, &trace::OptimizerLayout::path);
     if (x != a.optimizers.end()) continue;
-    differences.push_back({LayoutAspect::kOptimizer, y.path, std::string(trace::kAbsent), y.type});
+    differences.push_back({{y.path, trace::kAbsent, y.type}, true});
   }
   return differences;
 }

@@ -3,28 +3,16 @@
 #include <string>
 #include <vector>
 
+#include "trace/compare/finding.h"
 #include "trace/model.h"
 
 namespace steptape::diff {
 
-enum class LayoutAspect {
-  kOptimizer,       ///< one of the two recordings lacks it, or it is of another type
-  kGroup,           ///< a parameter is in another group, in none, or the group's order is another
-  kHyperparameter,  ///< another value, down to type and bits, or only one side has it
-  kState,           ///< only one side has the entry, or it is of another kind
-  kTensor,          ///< a tensor of the state has another dtype or shape
-};
-
 /// One respect in which two recordings' optimizers are laid out differently.
-struct LayoutDifference {
-  LayoutAspect aspect;
-  /// "model.fc1.weight", "optimizer.param_groups[0].lr", "optimizer.state[model.fc1.weight].step"
-  std::string path;
-  std::string expected;  ///< in the first recording, in words; "absent"
-  std::string found;     ///< in the second
-
-  /// "optimizer.param_groups[0].lr: 0x1p-1 (0.5) → 0x1p-2 (0.25)"
-  std::string text() const { return path + ": " + expected + " → " + found; }
+/// "model.fc1.weight", "optimizer.param_groups[0].lr", "optimizer.state[model.fc1.weight].step"
+struct LayoutDifference : trace::Finding {
+  /// Of the optimizer itself, its type or its groups; not of hyperparameters or the state.
+  bool is_of_groups = false;
 };
 
 /// All differences, optimizer by optimizer as the first recording has them, then those that only

@@ -211,9 +211,7 @@ std::optional<std::string> conflict_of(const trace::Recording& a, const trace::R
   const std::vector<trace::Finding> found = differences(properties_of(a), properties_of(b));
   if (!found.empty()) return found.front().text();
   for (const LayoutDifference& layout : layout_differences(a, b)) {
-    if (layout.aspect == LayoutAspect::kOptimizer || layout.aspect == LayoutAspect::kGroup) {
-      return layout.text();
-    }
+    if (layout.is_of_groups) return layout.text();
   }
   return std::nullopt;
 }

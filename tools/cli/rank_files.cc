@@ -9,6 +9,7 @@
 
 #include "diff/ledger/ledger_diff.h"
 #include "steptape/error.h"
+#include "tools/cli/json.h"
 
 namespace steptape::tools {
 namespace {
@@ -84,12 +85,10 @@ std::string words_of_groups(std::span<const std::size_t> groups, std::span<const
   return out;
 }
 
-nlohmann::ordered_json ranks_json(std::span<const RankFile> ranks) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const RankFile& file : ranks) {
-    json.push_back({{"rank", file.rank}, {"file", file.path.string()}});
-  }
-  return json;
+Json ranks_json(std::span<const RankFile> ranks) {
+  return each(ranks, [](const RankFile& file) {
+    return Json{{"rank", file.rank}, {"file", file.path.string()}};
+  });
 }
 
 }  // namespace steptape::tools

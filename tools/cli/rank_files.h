@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tools/cli/json.h"
 
 /// Files that the processes of one training left: run.rank0.tape, run.rank1.tape, ...
 namespace steptape::tools {
@@ -29,6 +30,6 @@ std::vector<RankFile> rank_files(const std::vector<std::string>& paths);
 std::string words_of_groups(std::span<const std::size_t> groups, std::span<const RankFile> ranks);
 
 /// Rank and file of each.
-nlohmann::ordered_json ranks_json(std::span<const RankFile> ranks);
+Json ranks_json(std::span<const RankFile> ranks);
 
 }  // namespace steptape::tools

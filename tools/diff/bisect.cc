@@ -11,12 +11,12 @@
 #include "steptape/error.h"
 #include "storage/ledger/ledger_reader.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/trace_choice.h"
 #include "tools/diff/comparison.h"
 #include "tools/diff/folder_pairs.h"
 #include "tools/diff/numerics.h"
-#include "tools/dump/info_json.h"
 #include "tools/dump/ledger_view.h"
 #include "trace/record_request.h"
 
@@ -136,7 +136,6 @@ Bisection bisect(const Comparison& found) {
   return by_recordings.status == Status::kEqual ? by_ledgers : by_recordings;
 }
 
-using Json = nlohmann::ordered_json;
 using Status = Bisection::Status;
 
 /// Of the JSON; it grows when a key changes its meaning or goes.

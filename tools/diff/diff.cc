@@ -9,6 +9,7 @@
 
 #include "steptape/error.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/diff/comparison.h"
 #include "tools/diff/diff_json.h"
@@ -17,12 +18,9 @@
 #include "tools/diff/folder_pairs.h"
 #include "tools/diff/numerics.h"
 #include "tools/diff/ranks.h"
-#include "tools/dump/info_json.h"
 
 namespace steptape::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Of the JSON; it grows when a key changes its meaning or goes.
 constexpr int kDiffVersion = 1;

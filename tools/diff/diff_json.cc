@@ -1,27 +1,22 @@
 #include "tools/diff/diff_json.h"
 
 #include "diff/op_stream.h"
+#include "tools/cli/json.h"
 #include "tools/diff/numerics.h"
 #include "tools/diff/op_times.h"
+#include "tools/dump/info_json.h"
 #include "tools/dump/ledger_view.h"
 
 namespace steptape::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using diff::Section;
-
-Json number_or_null(trace::Index index) { return index == trace::kNone ? Json() : Json(index); }
 
 Json findings_json(const diff::Findings& findings, const DiffPolicy& policy) {
   Json json = Json::object();
   for (const Section section : diff::sections()) {
     if (!policy.tells(section) || findings.of(section).empty()) continue;
-    Json& list = json[std::string(name_of(section))] = Json::array();
-    for (const trace::Finding& finding : findings.of(section)) {
-      list.push_back(
-          {{"path", finding.path}, {"expected", finding.expected}, {"found", finding.found}});
-    }
+    json[std::string(name_of(section))] = each(findings.of(section), finding_json);
   }
   return json;
 }
@@ -30,8 +25,8 @@ Json edit_json(const diff::Edit& edit, const diff::OpStream& a, const diff::OpSt
   const bool is_insert = edit.kind == diff::EditKind::kInsert;
   const diff::StreamOp op = is_insert ? b.op(edit.b) : a.op(edit.a);
   Json json = {{"kind", name_of(edit.kind)},
-               {"a", number_or_null(edit.a)},
-               {"b", number_or_null(edit.b)},
+               {"a", number_or_null(edit.a, trace::kNone)},
+               {"b", number_or_null(edit.b, trace::kNone)},
                {"call", op.call},
                {"phase", op.phase == trace::Phase::kForward ? "forward" : "backward"},
                {"op", op.text}};
@@ -66,11 +61,9 @@ Json recording_json(const diff::RecordingDiff& diff, const trace::Recording& a,
     json["numerics"] = numerics_json(diff.numerics, stream_a, stream_b);
   }
   if (policy.tells(Section::kStructure)) {
-    Json edits = Json::array();
-    for (const diff::Edit& edit : diff.stream.edits) {
-      edits.push_back(edit_json(edit, stream_a, stream_b));
-    }
-    json["edits"] = std::move(edits);
+    json["edits"] = each(diff.stream.edits, [&](const diff::Edit& edit) {
+      return edit_json(edit, stream_a, stream_b);
+    });
     json["modules"] = stats_json(diff.modules);
   }
   json["findings"] = findings_json(diff.findings, policy);
@@ -80,28 +73,20 @@ Json recording_json(const diff::RecordingDiff& diff, const trace::Recording& a,
 }  // namespace
 
 Json changes_json(const std::vector<diff::OpChange>& changes) {
-  Json json = Json::array();
-  for (const diff::OpChange& change : changes) {
-    json.push_back({{"aspect", name_of(change.aspect)},
-                    {"place", change.place},
-                    {"expected", change.expected},
-                    {"found", change.found}});
-  }
-  return json;
+  return each(changes, [](const diff::OpChange& change) {
+    return Json{{"aspect", name_of(change.aspect)},
+                {"place", change.place},
+                {"expected", change.expected},
+                {"found", change.found}};
+  });
 }
 
 Json stats_json(const std::vector<diff::ModuleStat>& stats) {
-  Json json = Json::array();
-  for (const diff::ModuleStat& stat : stats) {
-    json.push_back({{"module", stat.module},
-                    {"ops_a", stat.ops_a},
-                    {"ops_b", stat.ops_b},
-                    {"removed", stat.removed},
-                    {"inserted", stat.inserted},
-                    {"moved", stat.moved},
-                    {"changed", stat.changed}});
-  }
-  return json;
+  return each(stats, [](const diff::ModuleStat& stat) {
+    return Json{{"module", stat.module},   {"ops_a", stat.ops_a},       {"ops_b", stat.ops_b},
+                {"removed", stat.removed}, {"inserted", stat.inserted}, {"moved", stat.moved},
+                {"changed", stat.changed}};
+  });
 }
 
 Json diff_json(const diff::Diff& diff, const trace::Trace& a, const trace::Trace& b,
@@ -114,14 +99,13 @@ Json diff_json(const diff::Diff& diff, const trace::Trace& a, const trace::Trace
   for (const diff::StepDiff& step : diff.steps) {
     const auto& recordings_a = a.find_step(step.name)->recordings;
     const auto& recordings_b = b.find_step(step.name)->recordings;
-    Json recordings = Json::array();
-    for (const diff::RecordingDiff& recording : step.recordings) {
-      recordings.push_back(recording_json(recording, recordings_a[recording.pair.a],
-                                          recordings_b[recording.pair.b], policy));
-    }
+    const auto pair_json = [&](const diff::RecordingDiff& recording) {
+      return recording_json(recording, recordings_a[recording.pair.a],
+                            recordings_b[recording.pair.b], policy);
+    };
     steps.push_back({{"name", step.name},
                      {"findings", findings_json(step.findings, policy)},
-                     {"recordings", recordings},
+                     {"recordings", each(step.recordings, pair_json)},
                      {"calls_only_in_a", step.calls_only_in_a},
                      {"calls_only_in_b", step.calls_only_in_b}});
     if (!policy.tells(Section::kTime)) continue;

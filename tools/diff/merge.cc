@@ -12,14 +12,12 @@
 #include "steptape/options.h"
 #include "storage/trace/writer.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/trace_choice.h"
-#include "tools/dump/info_json.h"
 
 namespace steptape::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct MergeCommandOptions {
   std::vector<std::string> inputs;
@@ -78,11 +76,9 @@ std::vector<std::string> warnings_of(const diff::Merged& merged) {
 }
 
 Json origins_json(const std::vector<diff::Origin>& origins, const MergeCommandOptions& options) {
-  Json json = Json::array();
-  for (const diff::Origin& origin : origins) {
-    json.push_back({{"file", options.inputs[origin.trace]}, {"recording", origin.recording}});
-  }
-  return json;
+  return each(origins, [&options](const diff::Origin& origin) {
+    return Json{{"file", options.inputs[origin.trace]}, {"recording", origin.recording}};
+  });
 }
 
 Json merged_json(const diff::Merged& merged, const MergeCommandOptions& options,

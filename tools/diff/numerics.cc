@@ -5,31 +5,26 @@
 #include <utility>
 
 #include "diff/numerics/numeric_words.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 
 namespace steptape::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 Json entered_json(const diff::NumericDifferences& found, const trace::Recording& a) {
-  Json json = Json::array();
-  for (const diff::EnteredBuffer& buffer : found.entered) {
-    json.push_back({{"path", a.buffers[buffer.a].path}, {"noisy", buffer.is_noisy}});
-  }
-  return json;
+  return each(found.entered, [&a](const diff::EnteredBuffer& buffer) {
+    return Json{{"path", a.buffers[buffer.a].path}, {"noisy", buffer.is_noisy}};
+  });
 }
 
 Json modules_json(const diff::NumericDifferences& found, const trace::Recording& a) {
-  Json json = Json::array();
-  for (const diff::NumericStat& stat : stats_of(found, a)) {
-    json.push_back({{"module", stat.module},
-                    {"origins", stat.origins},
-                    {"receivers", stat.receivers},
-                    {"unknown", stat.unknown},
-                    {"noisy", stat.noisy}});
-  }
-  return json;
+  return each(stats_of(found, a), [](const diff::NumericStat& stat) {
+    return Json{{"module", stat.module},
+                {"origins", stat.origins},
+                {"receivers", stat.receivers},
+                {"unknown", stat.unknown},
+                {"noisy", stat.noisy}};
+  });
 }
 
 using diff::NumericOp;
@@ -144,8 +139,7 @@ Json numeric_op_json(const diff::NumericOp& op, const diff::OpStream& a, const d
 Json numerics_json(const diff::NumericDifferences& found, const diff::OpStream& a,
                    const diff::OpStream& b) {
   if (!found.is_compared()) return {{"compared", nullptr}, {"not_compared", found.not_compared}};
-  Json ops = Json::array();
-  for (const diff::NumericOp& op : found.ops) ops.push_back(numeric_op_json(op, a, b));
+  const auto op_json = [&](const diff::NumericOp& op) { return numeric_op_json(op, a, b); };
   return {{"compared", found.compared},
           {"origins", found.count(diff::NumericStatus::kOrigin)},
           {"receivers", found.count(diff::NumericStatus::kReceiver)},
@@ -153,7 +147,7 @@ Json numerics_json(const diff::NumericDifferences& found, const diff::OpStream& 
           {"noisy", found.noisy()},
           {"entered", entered_json(found, a.recording())},
           {"modules", modules_json(found, a.recording())},
-          {"ops", ops}};
+          {"ops", each(found.ops, op_json)}};
 }
 
 std::string words_of_numerics(const diff::Diff& diff, const trace::Trace& a,

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "diff/diff.h"
+#include "tools/cli/json.h"
 #include "tools/diff/diff_text.h"
 #include "tools/dump/recording_view.h"
 
@@ -12,12 +12,11 @@ namespace steptape::tools {
 
 /// What the ops of a pair of recordings left: every op and buffer that differs, noise too. Where
 /// nothing was compared, `compared` is null and `not_compared` says why.
-nlohmann::ordered_json numerics_json(const diff::NumericDifferences& found, const diff::OpStream& a,
-                                     const diff::OpStream& b);
+Json numerics_json(const diff::NumericDifferences& found, const diff::OpStream& a,
+                   const diff::OpStream& b);
 
 /// One op of them.
-nlohmann::ordered_json numeric_op_json(const diff::NumericOp& op, const diff::OpStream& a,
-                                       const diff::OpStream& b);
+Json numeric_op_json(const diff::NumericOp& op, const diff::OpStream& a, const diff::OpStream& b);
 
 /// "train: call 57: origin op 31 aten::addmm in model.fc1@2, train.py:44": what differs first;
 /// "12 noisy" where all of it is noise. `a` and `b` are the traces that `diff` is of.

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 
 namespace steptape::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json side_json(const diff::OpTimes& times) {
   return {{"recordings", times.recordings},
@@ -59,13 +58,12 @@ std::string words_of(const diff::OpTimeDifference& times) {
 }  // namespace
 
 Json op_times_json(const diff::OpTimeDifferences& times) {
-  Json modules = Json::array();
-  for (const diff::OpTimeDifference& module : times.modules) {
+  const auto module_json = [](const diff::OpTimeDifference& module) {
     Json json = {{"module", module.module}};
     json.update(difference_json(module));
-    modules.push_back(std::move(json));
-  }
-  return {{"step", difference_json(times.step)}, {"modules", modules}};
+    return json;
+  };
+  return {{"step", difference_json(times.step)}, {"modules", each(times.modules, module_json)}};
 }
 
 std::string op_times_text(const diff::StepDiff& step, Detail detail) {

@@ -12,18 +12,17 @@
 #include "diff/numerics/partings.h"
 #include "steptape/error.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/rank_files.h"
 #include "tools/cli/trace_choice.h"
 #include "tools/diff/numerics.h"
-#include "tools/dump/info_json.h"
 #include "tools/dump/ledger_view.h"
 
 namespace steptape::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Groups = std::vector<std::size_t>;
 
 constexpr int kRanksVersion = 1;
@@ -374,14 +373,13 @@ class Ranks {
   }
 
   Json json() const {
-    Json steps = Json::array();
-    for (const StepRanks& step : steps_) steps.push_back(step_json(step));
+    const auto json_of_step = [this](const StepRanks& step) { return step_json(step); };
     Json agree;
     if (first_parted() != nullptr || has_compared()) agree = first_parted() == nullptr;
     return {{"version", kRanksVersion},
             {"agree", agree},
             {"ranks", ranks_json(files_)},
-            {"steps", steps}};
+            {"steps", each(steps_, json_of_step)}};
   }
 
   Json step_json(const StepRanks& step) const {
@@ -393,12 +391,10 @@ class Ranks {
     }
     Json parted;
     if (step.parted) {
-      Json partings = Json::array();
-      for (const FoundParting& found : step.parted->partings)
-        partings.push_back(parting_json(found));
+      const auto json_of = [this](const FoundParting& found) { return parting_json(found); };
       parted = {{"call", step.parted->call},
                 {"groups", groups_json(step.parted->groups)},
-                {"partings", partings}};
+                {"partings", each(step.parted->partings, json_of)}};
     }
     const std::uint64_t call = step.first_parted(shared_);
     return {{"name", step.name},
@@ -413,16 +409,15 @@ class Ranks {
   }
 
   Json parting_json(const FoundParting& found) const {
-    Json way = Json::array();
-    for (const diff::NumericOp& op : found.parting.way) {
-      way.push_back(numeric_op_json(op, found.stream_a, found.stream_b));
-    }
+    const auto op_json = [&found](const diff::NumericOp& op) {
+      return numeric_op_json(op, found.stream_a, found.stream_b);
+    };
     return {{"a", files_[found.a].rank},
             {"b", files_[found.b].rank},
             {"paths", found.parting.paths},
             {"at_entry", found.parting.is_at_entry},
             {"ends_at_collective", found.parting.ends_at_collective},
-            {"way", way}};
+            {"way", each(found.parting.way, op_json)}};
   }
 
   const RankOptions& options_;

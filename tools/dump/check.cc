@@ -5,9 +5,9 @@
 #include "steptape/error.h"
 #include "storage/trace/reader.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
-#include "tools/dump/info_json.h"
 
 namespace steptape::tools {
 namespace {
@@ -37,8 +37,8 @@ storage::Report check(const std::string& path) {
   return report;
 }
 
-nlohmann::ordered_json report_json(const std::string& path, const storage::Report& report) {
-  nlohmann::ordered_json format;
+Json report_json(const std::string& path, const storage::Report& report) {
+  Json format;
   if (report.format.major != 0) format = format_of(report);
   return {{"file", path},
           {"whole", report.whole()},

@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/trace_choice.h"
-#include "tools/dump/info_json.h"
 #include "trace/account.h"
 #include "trace/model.h"
 
 namespace steptape::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostReasons = 10;
 
@@ -64,17 +61,11 @@ std::string text_of(const trace::Step& step) {
 
 Json json_of(const trace::Step& step) {
   const trace::Account& account = step.account;
-  Json reasons = Json::array();
-  for (const trace::Reason& reason : by_frequency(account.reasons)) {
-    reasons.push_back({{"times", reason.times},
-                       {"refusal", reason.is_refusal},
-                       {"code", reason.code},
-                       {"reason", reason.text},
-                       {"where", reason.where},
-                       {"place", reason.place},
-                       {"source", reason.source},
-                       {"remedy", reason.remedy}});
-  }
+  const auto reason_json = [](const trace::Reason& reason) {
+    return Json{{"times", reason.times},   {"refusal", reason.is_refusal}, {"code", reason.code},
+                {"reason", reason.text},   {"where", reason.where},        {"place", reason.place},
+                {"source", reason.source}, {"remedy", reason.remedy}};
+  };
   return {{"step", step.name},
           {"place", step.place},
           {"calls", account.calls()},
@@ -83,7 +74,7 @@ Json json_of(const trace::Step& step) {
           {"audits", account.audits},
           {"replayed", account.replayed},
           {"eager", account.eager},
-          {"reasons", reasons}};
+          {"reasons", each(by_frequency(account.reasons), reason_json)}};
 }
 
 }  // namespace
@@ -105,13 +96,10 @@ void add_doctor(CLI::App& app, int& exit_code) {
     trace::Trace trace =
         open_trace(options->path, options->partial ? Parts::kWhatIsLeft : Parts::kAll);
     if (!options->step.empty()) trace = with_step_alone(std::move(trace), options->step);
-    Json steps = Json::array();
     std::string text;
-    for (const trace::Step& step : trace.steps) {
-      steps.push_back(json_of(step));
-      text += (text.empty() ? "" : "\n") + text_of(step);
-    }
-    put(options->json ? json_text({{"file", options->path}, {"steps", steps}}) : text);
+    for (const trace::Step& step : trace.steps) text += (text.empty() ? "" : "\n") + text_of(step);
+    put(options->json ? json_text({{"file", options->path}, {"steps", each(trace.steps, json_of)}})
+                      : text);
     const bool is_well = std::ranges::none_of(trace.steps, is_ill, &trace::Step::account);
     exit_code = is_well ? kGood : kDiffers;
   });

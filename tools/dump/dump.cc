@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/trace_choice.h"
 #include "tools/dump/dumps.h"
-#include "tools/dump/info_json.h"
 #include "tools/dump/optimizer_view.h"
 #include "trace/compare/guard_differences.h"
 #include "trace/compare/guard_list.h"
@@ -75,8 +75,6 @@ void add_dump(CLI::App& app, int& exit_code) {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 /// So many differences of two variants are put into words.
 constexpr std::size_t kDifferences = 12;
 
@@ -106,14 +104,15 @@ Json guard_json(const trace::Guard& guard) {
 Json differences_json(const trace::Step& step, std::size_t position) {
   const trace::Recording* first = first_variant(step, position);
   if (first == nullptr) return nullptr;
-  Json differences = Json::array();
-  for (const auto& difference : trace::guard_differences(*first, step.recordings[position])) {
-    differences.push_back({{"kind", name_of(difference.kind)},
-                           {"path", difference.path},
-                           {"expected", difference.expected},
-                           {"found", difference.found}});
-  }
-  return {{"recording", first - step.recordings.data()}, {"differences", differences}};
+  const auto difference_json = [](const trace::GuardDifference& difference) {
+    return Json{{"kind", name_of(difference.kind)},
+                {"path", difference.path},
+                {"expected", difference.expected},
+                {"found", difference.found}};
+  };
+  return {{"recording", first - step.recordings.data()},
+          {"differences",
+           each(trace::guard_differences(*first, step.recordings[position]), difference_json)}};
 }
 
 }  // namespace
@@ -140,11 +139,10 @@ std::string GuardsView::text(const trace::Step& step, std::size_t position) cons
 }
 
 Json GuardsView::json(const trace::Step& step, std::size_t position) const {
-  Json guards = Json::array();
   const trace::Recording& recording = step.recordings[position];
-  if (recording.status == trace::Status::kWarmUp) return {{"guards", guards}};
-  for (const trace::Guard& guard : trace::guards_of(recording)) guards.push_back(guard_json(guard));
-  return {{"differs_from", differences_json(step, position)}, {"guards", guards}};
+  if (recording.status == trace::Status::kWarmUp) return {{"guards", Json::array()}};
+  return {{"differs_from", differences_json(step, position)},
+          {"guards", each(trace::guards_of(recording), guard_json)}};
 }
 
 }  // namespace steptape::tools

@@ -1,3 +1,4 @@
+#include "tools/cli/json.h"
 #include "tools/dump/dumps.h"
 #include "tools/dump/info_json.h"
 #include "tools/dump/summary.h"
@@ -6,16 +7,7 @@
 namespace steptape::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-/// An id or index, or null where there is none.
-Json index_json(trace::Index index) { return index == trace::kNone ? Json() : Json(index); }
-
-Json values_json(const std::vector<trace::Value>& values) {
-  Json json = Json::array();
-  for (const trace::Value& value : values) json.push_back(trace::print_value(value));
-  return json;
-}
+Json index_json(trace::Index index) { return number_or_null(index, trace::kNone); }
 
 Json content_json(const trace::Blob& blob, trace::Contents contents) {
   if (!blob) return nullptr;
@@ -42,8 +34,8 @@ Json tensor_json(const trace::Tensor& tensor) {
 
 Json op_json(const trace::Recording& recording, const trace::Op& op) {
   return {{"op", recording.operator_of(op).full_name()},
-          {"inputs", values_json(op.inputs)},
-          {"outputs", values_json(op.outputs)},
+          {"inputs", each(op.inputs, trace::print_value)},
+          {"outputs", each(op.outputs, trace::print_value)},
           {"unannotated_writes", op.unannotated_writes},
           {"phase", op.phase == trace::Phase::kForward ? "forward" : "backward"},
           {"module", index_json(op.module)},
@@ -53,32 +45,20 @@ Json op_json(const trace::Recording& recording, const trace::Op& op) {
 }
 
 Json optimizer_json(const trace::OptimizerLayout& optimizer) {
-  Json groups = Json::array();
-  for (const trace::ParameterGroup& group : optimizer.groups) {
-    Json hyperparameters = Json::object();
-    for (const auto& named : group.hyperparameters) {
-      hyperparameters[named.name] = trace::print_value(named.value);
-    }
-    groups.push_back({{"hyperparameters", hyperparameters}, {"parameters", group.parameters}});
-  }
-  Json state = Json::array();
-  for (const auto& entry : optimizer.state) {
-    state.push_back({{"parameter", entry.parameter},
-                     {"key", entry.key},
-                     {"value", trace::print_value(entry.value)}});
-  }
+  const auto group_json = [](const trace::ParameterGroup& group) {
+    return Json{{"hyperparameters", by_name(group.hyperparameters, trace::print_value)},
+                {"parameters", group.parameters}};
+  };
+  const auto entry_json = [](const trace::OptimizerStateEntry& entry) {
+    return Json{{"parameter", entry.parameter},
+                {"key", entry.key},
+                {"value", trace::print_value(entry.value)}};
+  };
   return {{"path", optimizer.path},
           {"type", optimizer.type},
           {"has_formulas", optimizer.has_formulas},
-          {"groups", groups},
-          {"state", state}};
-}
-
-template <typename Item, typename Convert>
-Json each(const std::vector<Item>& items, Convert&& convert) {
-  Json json = Json::array();
-  for (const Item& item : items) json.push_back(convert(item));
-  return json;
+          {"groups", each(optimizer.groups, group_json)},
+          {"state", each(optimizer.state, entry_json)}};
 }
 
 Json input_json(const trace::Input& input) {
@@ -103,39 +83,29 @@ Json site_json(const trace::ScalarSite& site) {
           {"formula", site.formula}};
 }
 
+Json leaf_json(const trace::Leaf& leaf) {
+  return {{"kind", name_of(leaf.kind)}, {"path", leaf.path}};
+}
+
 void add_numbers(Json& json, const trace::Recording& recording) {
   json["host_values"] = each(recording.host_values, named_json);
   json["facts"] = each(recording.facts, named_json);
-  const auto leaf_json = [](const trace::Leaf& leaf) {
-    return Json{{"kind", name_of(leaf.kind)}, {"path", leaf.path}};
-  };
   json["lookups"] = each(recording.lookups, [&](const trace::Lookup& lookup) {
     return Json{{"name", lookup.name}, {"under", each(lookup.under, leaf_json)}};
   });
-  json["leaves"] = each(recording.leaves, leaf_json);
-  json["formulas"] = each(recording.formulas, [&](const trace::Formula& formula) {
-    return text_of(formula, recording.leaves);
-  });
+  json["leaves"] = leaves_json(recording);
+  json["formulas"] = formulas_json(recording);
   json["scalars"] = each(recording.scalars, site_json);
   json["proofs"] = each(recording.proofs, [](const trace::Proof& proof) {
-    Json values = Json::array();
-    for (const double value : proof.proved.values()) {
-      values.push_back(trace::print_value({trace::Real{value}}));
-    }
+    const auto words = [](double value) { return trace::print_value({trace::Real{value}}); };
     return Json{{"formula", proof.formula},
-                {"values", values},
+                {"values", each(proof.proved.values(), words)},
                 {"turns", proof.proved.turns()},
                 {"is_pinned", proof.is_pinned}};
   });
-  json["predicates"] = each(recording.predicates, [](const trace::Predicate& predicate) {
-    return Json{{"formula", predicate.formula}, {"is_nonzero", predicate.is_nonzero}};
-  });
-  json["advances"] = each(recording.advances, [](const trace::Advance& advance) {
-    return Json{{"path", advance.path}, {"by", advance.by}};
-  });
-  json["reads"] = each(recording.reads, [](const trace::HostRead& read) {
-    return Json{{"op", read.op}, {"use", name_of(read.use)}};
-  });
+  json["predicates"] = predicates_json(recording);
+  json["advances"] = advances_json(recording);
+  json["reads"] = reads_json(recording);
   json["numbers"] = each(recording.numbers, [](const trace::Number& number) {
     return Json{{"value", trace::print_value(number.value)},
                 {"op", index_json(number.op)},
@@ -228,19 +198,40 @@ Json recording_json(const trace::Recording& recording, trace::Contents contents)
 
 }  // namespace
 
+Json leaves_json(const trace::Recording& recording) { return each(recording.leaves, leaf_json); }
+
+Json formulas_json(const trace::Recording& recording) {
+  return each(recording.formulas, [&recording](const trace::Formula& formula) {
+    return text_of(formula, recording.leaves);
+  });
+}
+
+Json predicates_json(const trace::Recording& recording) {
+  return each(recording.predicates, [](const trace::Predicate& predicate) {
+    return Json{{"formula", predicate.formula}, {"is_nonzero", predicate.is_nonzero}};
+  });
+}
+
+Json advances_json(const trace::Recording& recording) {
+  return each(recording.advances, [](const trace::Advance& advance) {
+    return Json{{"path", advance.path}, {"by", advance.by}};
+  });
+}
+
+Json reads_json(const trace::Recording& recording) {
+  return each(recording.reads, [](const trace::HostRead& read) {
+    return Json{{"op", read.op}, {"use", name_of(read.use)}};
+  });
+}
+
 Json dump_json(const trace::Trace& trace, trace::Contents contents) {
-  Json steps = Json::array();
-  for (const trace::Step& step : trace.steps) {
-    steps.push_back({{"name", step.name},
-                     {"place", step.place},
-                     {"recordings", each(step.recordings, [contents](const auto& recording) {
-                        return recording_json(recording, contents);
-                      })}});
-  }
   return {{"producer", facts_json(trace.producer)},
           {"run", facts_json(trace.run)},
           {"environment", facts_json(trace.environment)},
-          {"steps", steps},
+          {"steps", steps_json(trace,
+                               [contents](const trace::Step& step, std::size_t position) {
+                                 return recording_json(step.recordings[position], contents);
+                               })},
           {"state", each(trace.state, [contents](const trace::Saved& saved) {
              if (trace::is_number(saved.number)) {
                return Json{{"path", saved.path}, {"number", trace::print_value(saved.number)}};

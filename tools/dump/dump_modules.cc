@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/dump/dumps.h"
 #include "tools/dump/module_tree.h"
@@ -8,8 +9,6 @@
 
 namespace steptape::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Wide enough for the words before the details of a module.
 constexpr int kWord = 8;
@@ -103,20 +102,15 @@ Json ops_json(const OpCount& ops) { return {{"forward", ops.forward}, {"backward
 
 Json node_json(const ModuleNode& node) {
   const trace::Module& module = *node.module;
-  Json options = Json::object();
-  for (const trace::NamedValue& option : module.options) {
-    options[option.name] = trace::words_of(option.value);
-  }
-  Json calls = Json::array();
-  for (const ModuleCall& call : node.calls) {
-    calls.push_back({{"path", trace::call_path(module.path, call.call)},
-                     {"order", call.order},
-                     {"first_op", call.first_op},
-                     {"ops", ops_json(call.ops)}});
-  }
+  const auto call_json = [&module](const ModuleCall& call) {
+    return Json{{"path", trace::call_path(module.path, call.call)},
+                {"order", call.order},
+                {"first_op", call.first_op},
+                {"ops", ops_json(call.ops)}};
+  };
   return {{"path", module.path},         {"type", module.type},
-          {"training", module.training}, {"options", options},
-          {"aliases", module.aliases},   {"calls", calls},
+          {"training", module.training}, {"options", by_name(module.options, trace::words_of)},
+          {"aliases", module.aliases},   {"calls", each(node.calls, call_json)},
           {"ops", ops_json(node.ops)},   {"ops_below", ops_json(node.ops_below)},
           {"reads", node.reads},         {"writes", node.writes}};
 }
@@ -129,11 +123,7 @@ std::string ModulesView::text(const trace::Step& step, std::size_t position) con
 }
 
 Json ModulesView::json(const trace::Step& step, std::size_t position) const {
-  Json modules = Json::array();
-  for (const ModuleNode& node : module_tree(step.recordings[position])) {
-    modules.push_back(node_json(node));
-  }
-  return {{"modules", modules}};
+  return {{"modules", each(module_tree(step.recordings[position]), node_json)}};
 }
 
 }  // namespace steptape::tools

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include "tools/cli/json.h"
 #include "tools/dump/recording_view.h"
 #include "trace/model.h"
 #include "trace/text/text.h"
@@ -12,18 +11,23 @@ namespace steptape::tools {
 class GuardsView : public RecordingView {
  public:
   std::string text(const trace::Step& step, std::size_t position) const override;
-  nlohmann::ordered_json json(const trace::Step& step, std::size_t position) const override;
+  Json json(const trace::Step& step, std::size_t position) const override;
 };
 
 /// What `steptape dump --json` prints: the trace, with values as the text form shows them.
-nlohmann::ordered_json dump_json(const trace::Trace& trace, trace::Contents contents);
+Json dump_json(const trace::Trace& trace, trace::Contents contents);
+Json leaves_json(const trace::Recording& recording);
+Json formulas_json(const trace::Recording& recording);
+Json predicates_json(const trace::Recording& recording);
+Json advances_json(const trace::Recording& recording);
+Json reads_json(const trace::Recording& recording);
 
 /// `steptape dump --modules`: the tree of modules, with the ops, parameters and module buffers of
 /// each.
 class ModulesView : public RecordingView {
  public:
   std::string text(const trace::Step& step, std::size_t position) const override;
-  nlohmann::ordered_json json(const trace::Step& step, std::size_t position) const override;
+  Json json(const trace::Step& step, std::size_t position) const override;
 };
 
 }  // namespace steptape::tools

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/trace_choice.h"
 #include "tools/dump/info_json.h"

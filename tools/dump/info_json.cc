@@ -1,12 +1,11 @@
 #include "tools/dump/info_json.h"
 
+#include "tools/cli/json.h"
 #include "tools/dump/summary.h"
 #include "trace/text/text.h"
 
 namespace steptape::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json roles_json(const Summary& summary) {
   Json roles = Json::object();
@@ -17,42 +16,30 @@ Json roles_json(const Summary& summary) {
 }
 
 Json parameters_json(const trace::Recording& recording, const Summary& summary) {
-  Json parameters = Json::array();
-  for (const trace::Tracked* tracked : summary.parameters) {
+  return each(summary.parameters, [&recording](const trace::Tracked* tracked) {
     const trace::Tensor& tensor = recording.tensors[tracked->tensor];
-    parameters.push_back({{"path", tracked->path},
-                          {"dtype", name_of(tensor.dtype)},
-                          {"sizes", tensor.sizes},
-                          {"requires_grad", tracked->requires_grad}});
-  }
-  return parameters;
+    return Json{{"path", tracked->path},
+                {"dtype", name_of(tensor.dtype)},
+                {"sizes", tensor.sizes},
+                {"requires_grad", tracked->requires_grad}};
+  });
 }
 
-Json optimizers_json(const trace::Recording& recording) {
-  Json optimizers = Json::array();
-  for (const trace::OptimizerLayout& optimizer : recording.optimizers) {
-    Json groups = Json::array();
-    for (const trace::ParameterGroup& group : optimizer.groups) {
-      Json hyperparameters = Json::object();
-      for (const trace::NamedValue& named : group.hyperparameters) {
-        hyperparameters[named.name] = trace::words_of(named.value);
-      }
-      groups.push_back({{"parameters", group.parameters}, {"hyperparameters", hyperparameters}});
-    }
-    optimizers.push_back({{"path", optimizer.path}, {"type", optimizer.type}, {"groups", groups}});
-  }
-  return optimizers;
+Json brief_optimizer_json(const trace::OptimizerLayout& optimizer) {
+  const auto group_json = [](const trace::ParameterGroup& group) {
+    return Json{{"parameters", group.parameters},
+                {"hyperparameters", by_name(group.hyperparameters, trace::words_of)}};
+  };
+  return {{"path", optimizer.path},
+          {"type", optimizer.type},
+          {"groups", each(optimizer.groups, group_json)}};
 }
 
-Json constants_json(const Summary& summary) {
-  Json constants = Json::array();
-  for (const Constant& constant : summary.constants) {
-    Json json = {{"path", constant.path},     {"bytes", constant.bytes}, {"kept", constant.is_kept},
-                 {"module", constant.module}, {"scope", constant.scope}, {"first_op", nullptr}};
-    if (constant.first_op != trace::kNone) json["first_op"] = constant.first_op;
-    constants.push_back(std::move(json));
-  }
-  return constants;
+Json constant_json(const Constant& constant) {
+  return {
+      {"path", constant.path},    {"bytes", constant.bytes},
+      {"kept", constant.is_kept}, {"module", constant.module},
+      {"scope", constant.scope},  {"first_op", number_or_null(constant.first_op, trace::kNone)}};
 }
 
 Json recording_json(const trace::Recording& recording) {
@@ -69,46 +56,29 @@ Json recording_json(const trace::Recording& recording) {
           {"bytes", summary.bytes},
           {"roles", roles_json(summary)},
           {"parameters", parameters_json(recording, summary)},
-          {"optimizers", optimizers_json(recording)},
-          {"constants", constants_json(summary)},
+          {"optimizers", each(recording.optimizers, brief_optimizer_json)},
+          {"constants", each(summary.constants, constant_json)},
           {"refusals", refusals_json(recording.refusals)}};
 }
 
 }  // namespace
 
-std::string json_text(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+Json facts_json(const std::vector<trace::Fact>& facts) { return by_name(facts, std::identity()); }
 
-Json facts_json(const std::vector<trace::Fact>& facts) {
-  Json json = Json::object();
-  for (const trace::Fact& fact : facts) json[fact.name] = fact.value;
-  return json;
+Json finding_json(const trace::Finding& finding) {
+  return {{"path", finding.path}, {"expected", finding.expected}, {"found", finding.found}};
 }
 
 Json refusals_json(const std::vector<Refusal>& refusals) {
-  Json json = Json::array();
-  for (const Refusal& refusal : refusals) {
-    json.push_back({{"code", name_of(refusal.code)},
-                    {"message", refusal.message},
-                    {"op", refusal.op},
-                    {"op_index", refusal.op_index},
-                    {"module", refusal.module},
-                    {"place", refusal.place},
-                    {"remedy", refusal.remedy()}});
-  }
-  return json;
+  return each(refusals, [](const Refusal& refusal) {
+    return Json{
+        {"code", name_of(refusal.code)}, {"message", refusal.message}, {"op", refusal.op},
+        {"op_index", refusal.op_index},  {"module", refusal.module},   {"place", refusal.place},
+        {"remedy", refusal.remedy()}};
+  });
 }
 
 Json info_json(const std::filesystem::path& path, const trace::Trace& trace) {
-  Json steps = Json::array();
-  for (const trace::Step& step : trace.steps) {
-    Json recordings = Json::array();
-    for (const trace::Recording& recording : step.recordings) {
-      recordings.push_back(recording_json(recording));
-    }
-    steps.push_back({{"name", step.name}, {"place", step.place}, {"recordings", recordings}});
-  }
   return {{"file", path.string()},
           {"bytes", std::filesystem::file_size(path)},
           {"producer", facts_json(trace.producer)},
@@ -118,7 +88,18 @@ Json info_json(const std::filesystem::path& path, const trace::Trace& trace) {
            {{"saved", !trace.state.empty()},
             {"entries", trace.state.size()},
             {"bytes", bytes_of_state(trace)}}},
-          {"steps", steps}};
+          {"steps", steps_json(trace, [](const trace::Step& step, std::size_t position) {
+             return recording_json(step.recordings[position]);
+           })}};
+}
+
+Json steps_json(const trace::Trace& trace,
+                const std::function<Json(const trace::Step& step, std::size_t position)>& convert) {
+  return each(trace.steps, [&convert](const trace::Step& step) {
+    Json recordings = Json::array();
+    for (std::size_t i = 0; i < step.recordings.size(); ++i) recordings.push_back(convert(step, i));
+    return Json{{"name", step.name}, {"place", step.place}, {"recordings", recordings}};
+  });
 }
 
 }  // namespace steptape::tools

@@ -1,18 +1,24 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <functional>
+#include <vector>
 
+#include "tools/cli/json.h"
+#include "trace/compare/finding.h"
 #include "trace/model.h"
 
 namespace steptape::tools {
 
 /// What `steptape info --json` prints.
-nlohmann::ordered_json info_json(const std::filesystem::path& path, const trace::Trace& trace);
+Json info_json(const std::filesystem::path& path, const trace::Trace& trace);
 
-/// JSON for the standard output; bytes that are no UTF-8 become U+FFFD.
-std::string json_text(const nlohmann::ordered_json& json);
-nlohmann::ordered_json facts_json(const std::vector<trace::Fact>& facts);
-nlohmann::ordered_json refusals_json(const std::vector<Refusal>& refusals);
+Json facts_json(const std::vector<trace::Fact>& facts);
+Json finding_json(const trace::Finding& finding);
+Json refusals_json(const std::vector<Refusal>& refusals);
+
+/// Each step with what `convert` makes of its recordings, by their positions.
+Json steps_json(const trace::Trace& trace,
+                const std::function<Json(const trace::Step& step, std::size_t position)>& convert);
 
 }  // namespace steptape::tools

@@ -9,9 +9,9 @@
 
 #include "steptape/error.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/rank_files.h"
-#include "tools/dump/info_json.h"
 #include "tools/dump/ledger_view.h"
 
 namespace steptape::tools {
@@ -48,15 +48,16 @@ void show(const trace::Ledger& ledger, const LinesShown& lines,
 
 void show_json(const LedgerOptions& options, const storage::FoundLedger& found,
                const LinesShown& lines, const diff::LedgerSummary& summary) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const trace::LedgerLine* line : lines) list.push_back(line_json(found.ledger, *line));
+  const auto json_of_line = [&found](const trace::LedgerLine* line) {
+    return line_json(found.ledger, *line);
+  };
   put(json_text({{"file", options.path},
                  {"run", text_of(found.ledger.run)},
                  {"closed", found.is_closed},
                  {"torn_bytes", found.torn_bytes},
                  {"steps", found.ledger.steps},
                  {"summary", summary_json(summary)},
-                 {"lines", list}}));
+                 {"lines", each(lines, json_of_line)}}));
 }
 
 /// Which processes of one training left the same in each call.
@@ -99,7 +100,6 @@ class RankTable {
   }
 
  private:
-  using Json = nlohmann::ordered_json;
   using Calls = std::vector<diff::RankCall>;
 
   static constexpr std::size_t kWidest = 14;
@@ -170,23 +170,20 @@ class RankTable {
   }
 
   Json json_of(const std::string& step, const Calls& calls) const {
-    Json list = Json::array();
-    for (const diff::RankCall& call : shown_of(calls)) {
-      Json outcomes = Json::array();
-      for (const trace::LedgerLine* line : call.lines) {
-        outcomes.push_back(line == nullptr ? Json() : Json(name_of(line->outcome)));
-      }
-      Json json = {{"call", call.call}, {"outcomes", outcomes}};
+    const auto outcome_json = [](const trace::LedgerLine* line) {
+      return line == nullptr ? Json() : Json(name_of(line->outcome));
+    };
+    const auto group_json = [](std::size_t group) {
+      return number_or_null(group, diff::RankCall::kNone);
+    };
+    const auto call_json = [&](const diff::RankCall& call) {
+      Json json = {{"call", call.call}, {"outcomes", each(call.lines, outcome_json)}};
       for (const diff::CallPart part : diff::call_parts()) {
-        Json groups = Json::array();
-        for (const std::size_t group : call.of(part)) {
-          groups.push_back(group == diff::RankCall::kNone ? Json() : Json(group));
-        }
-        json[std::string(name_of(part))] = groups;
+        json[std::string(name_of(part))] = each(call.of(part), group_json);
       }
-      list.push_back(std::move(json));
-    }
-    return {{"name", step}, {"calls", list}};
+      return json;
+    };
+    return {{"name", step}, {"calls", each(shown_of(calls), call_json)}};
   }
 
   const LedgerOptions& options_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 
 namespace steptape::tools {
@@ -11,8 +12,6 @@ std::filesystem::path ledger_of(const std::filesystem::path& path) {
   const std::filesystem::path beside = storage::ledger_beside(path);
   return !storage::is_ledger(path) && std::filesystem::exists(beside) ? beside : path;
 }
-
-using Json = nlohmann::ordered_json;
 
 /// In hexadecimal: JSON's numbers end at 53 bits.
 Json digest_json(std::uint64_t digest, int digits) {
@@ -68,19 +67,17 @@ storage::FoundLedger open_ledger(const std::filesystem::path& path, storage::OnD
 }
 
 Json line_json(const trace::Ledger& ledger, const trace::LedgerLine& line) {
-  Json json = {{"step", ledger.steps[line.step]},
-               {"call", line.call},
-               {"outcome", name_of(line.outcome)},
-               {"verdict", line.verdict == GuardKind::kNone ? Json() : Json(name_of(line.verdict))},
-               {"variant", nullptr},
-               {"us", line.microseconds},
-               {"inputs", digest_json(line.inputs, 16)},
-               {"results", digest_json(line.results, 16)},
-               {"gradients", digest_json(line.gradients, 16)},
-               {"parameters", digest_json(line.parameters, 16)},
-               {"generators", digest_json(line.generators, 8)}};
-  if (line.variant != trace::LedgerLine::kNoVariant) json["variant"] = line.variant;
-  return json;
+  return {{"step", ledger.steps[line.step]},
+          {"call", line.call},
+          {"outcome", name_of(line.outcome)},
+          {"verdict", line.verdict == GuardKind::kNone ? Json() : Json(name_of(line.verdict))},
+          {"variant", number_or_null(line.variant, trace::LedgerLine::kNoVariant)},
+          {"us", line.microseconds},
+          {"inputs", digest_json(line.inputs, 16)},
+          {"results", digest_json(line.results, 16)},
+          {"gradients", digest_json(line.gradients, 16)},
+          {"parameters", digest_json(line.parameters, 16)},
+          {"generators", digest_json(line.generators, 8)}};
 }
 
 Json summary_json(const diff::LedgerSummary& summary) {
@@ -107,8 +104,7 @@ Json difference_json(const diff::CallDifference& difference) {
 }
 
 Json ledger_diff_json(const diff::LedgerDiff& diff) {
-  Json steps = Json::array();
-  for (const diff::StepLedgerDiff& step : diff.steps) {
+  const auto step_json = [](const diff::StepLedgerDiff& step) {
     Json times = Json::object();
     for (const diff::TimeDifference& time : step.times) {
       times[std::string(name_of(time.outcome))] = {{"comparable", time.is_comparable()},
@@ -116,17 +112,17 @@ Json ledger_diff_json(const diff::LedgerDiff& diff) {
                                                    {"a", times_json(time.a)},
                                                    {"b", times_json(time.b)}};
     }
-    steps.push_back({{"name", step.name},
-                     {"compared", step.compared},
-                     {"differing", step.differing},
-                     {"noisy", step.noisy},
-                     {"without_digests", step.without_digests},
-                     {"only_in_a", step.only_in_a},
-                     {"only_in_b", step.only_in_b},
-                     {"first", step.first ? difference_json(*step.first) : Json()},
-                     {"times", times}});
-  }
-  return {{"verdict", diff.verdict()}, {"steps", steps}};
+    return Json{{"name", step.name},
+                {"compared", step.compared},
+                {"differing", step.differing},
+                {"noisy", step.noisy},
+                {"without_digests", step.without_digests},
+                {"only_in_a", step.only_in_a},
+                {"only_in_b", step.only_in_b},
+                {"first", step.first ? difference_json(*step.first) : Json()},
+                {"times", times}};
+  };
+  return {{"verdict", diff.verdict()}, {"steps", each(diff.steps, step_json)}};
 }
 
 std::string table_heading() {

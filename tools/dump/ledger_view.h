@@ -1,11 +1,11 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "diff/ledger/ledger_diff.h"
 #include "storage/ledger/ledger_reader.h"
+#include "tools/cli/json.h"
 
 namespace steptape::tools {
 
@@ -15,11 +15,11 @@ storage::FoundLedger open_ledger(const std::filesystem::path& path,
                                  storage::OnDamage on_damage = storage::OnDamage::kRefuse);
 
 /// Digests that were not taken are null.
-nlohmann::ordered_json line_json(const trace::Ledger& ledger, const trace::LedgerLine& line);
-nlohmann::ordered_json summary_json(const diff::LedgerSummary& summary);
+Json line_json(const trace::Ledger& ledger, const trace::LedgerLine& line);
+Json summary_json(const diff::LedgerSummary& summary);
 /// How one call differs.
-nlohmann::ordered_json difference_json(const diff::CallDifference& difference);
-nlohmann::ordered_json ledger_diff_json(const diff::LedgerDiff& diff);
+Json difference_json(const diff::CallDifference& difference);
+Json ledger_diff_json(const diff::LedgerDiff& diff);
 
 /// The heading of the table that `line_text` makes, and one line of it.
 std::string table_heading();

@@ -6,7 +6,9 @@
 #include <unordered_set>
 
 #include "diff/layout.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
+#include "tools/dump/info_json.h"
 #include "trace/numbers.h"
 #include "trace/text/text.h"
 
@@ -51,8 +53,6 @@ class Table {
   std::vector<std::string> keys_;  ///< of the state, in the order in which they are met
   std::unordered_map<std::string, Entries> entries_;
 };
-
-using Json = nlohmann::ordered_json;
 
 std::string_view type_of(const trace::Value& value) {
   if (std::holds_alternative<bool>(value.data)) return "bool";
@@ -149,15 +149,15 @@ void put_parameters(Lines& out, const trace::Recording& recording,
 }
 
 Json group_json(const trace::ParameterGroup& group) {
-  Json hyperparameters = Json::array();
-  for (const auto& [name, value] : hyperparameters_of(group)) {
-    const std::string bits = bits_of(*value);
-    hyperparameters.push_back({{"name", name},
-                               {"type", type_of(*value)},
-                               {"value", trace::words_of(*value)},
-                               {"bits", bits.empty() ? Json() : Json(bits)}});
-  }
-  return {{"hyperparameters", hyperparameters}, {"parameters", group.parameters}};
+  const auto hyperparameter_json = [](const Hyperparameter& named) {
+    const std::string bits = bits_of(*named.value);
+    return Json{{"name", named.name},
+                {"type", type_of(*named.value)},
+                {"value", trace::words_of(*named.value)},
+                {"bits", bits.empty() ? Json() : Json(bits)}};
+  };
+  return {{"hyperparameters", each(hyperparameters_of(group), hyperparameter_json)},
+          {"parameters", group.parameters}};
 }
 
 Json item_json(const trace::Recording& recording, const StateItem& item) {
@@ -172,24 +172,20 @@ Json item_json(const trace::Recording& recording, const StateItem& item) {
 }
 
 Json optimizer_json(const trace::Recording& recording, const trace::OptimizerLayout& optimizer) {
-  Json groups = Json::array();
-  for (const trace::ParameterGroup& group : optimizer.groups) groups.push_back(group_json(group));
-  Json parameters = Json::array();
-  for (const ParameterState& parameter : states_of(recording, optimizer)) {
-    Json state = Json::array();
-    for (const StateItem& item : parameter.items) state.push_back(item_json(recording, item));
-    parameters.push_back(
-        {{"path", parameter.path},
-         {"group", parameter.group == trace::kNone ? Json() : Json(parameter.group)},
-         {"tensor", geometry_json(recording, parameter.tensor)},
-         {"has_state", parameter.has_state},
-         {"state", state}});
-  }
+  const auto parameter_json = [&recording](const ParameterState& parameter) {
+    return Json{{"path", parameter.path},
+                {"group", number_or_null(parameter.group, trace::kNone)},
+                {"tensor", geometry_json(recording, parameter.tensor)},
+                {"has_state", parameter.has_state},
+                {"state", each(parameter.items, [&recording](const StateItem& item) {
+                   return item_json(recording, item);
+                 })}};
+  };
   return {{"path", optimizer.path},
           {"type", optimizer.type},
           {"has_formulas", optimizer.has_formulas},
-          {"groups", groups},
-          {"parameters", parameters}};
+          {"groups", each(optimizer.groups, group_json)},
+          {"parameters", each(states_of(recording, optimizer), parameter_json)}};
 }
 
 /// How the optimizers differ from those of the recording before; none before the second.
@@ -239,17 +235,11 @@ std::string OptimizerView::text(const trace::Step& step, std::size_t position) c
 
 Json OptimizerView::json(const trace::Step& step, std::size_t position) const {
   const trace::Recording& recording = step.recordings[position];
-  Json optimizers = Json::array();
-  for (const trace::OptimizerLayout& optimizer : recording.optimizers) {
-    optimizers.push_back(optimizer_json(recording, optimizer));
-  }
-  Json differences = Json::array();
-  for (const diff::LayoutDifference& difference : differences_of(step, position)) {
-    differences.push_back({{"path", difference.path},
-                           {"expected", difference.expected},
-                           {"found", difference.found}});
-  }
-  return {{"optimizers", optimizers}, {"since_recording_before", differences}};
+  return {{"optimizers", each(recording.optimizers,
+                              [&recording](const trace::OptimizerLayout& optimizer) {
+                                return optimizer_json(recording, optimizer);
+                              })},
+          {"since_recording_before", each(differences_of(step, position), finding_json)}};
 }
 
 }  // namespace steptape::tools

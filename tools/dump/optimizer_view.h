@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/cli/json.h"
 #include "tools/dump/recording_view.h"
 #include "trace/model.h"
 
@@ -33,7 +34,7 @@ std::vector<ParameterState> states_of(const trace::Recording& recording,
 class OptimizerView : public RecordingView {
  public:
   std::string text(const trace::Step& step, std::size_t position) const override;
-  nlohmann::ordered_json json(const trace::Step& step, std::size_t position) const override;
+  Json json(const trace::Step& step, std::size_t position) const override;
 };
 
 }  // namespace steptape::tools

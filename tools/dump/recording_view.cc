@@ -1,6 +1,8 @@
 #include "tools/dump/recording_view.h"
 
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
+#include "tools/dump/info_json.h"
 
 namespace steptape::tools {
 namespace {
@@ -52,19 +54,13 @@ std::string view_text(const trace::Trace& trace, const RecordingView& view) {
   return text;
 }
 
-nlohmann::ordered_json view_json(const trace::Trace& trace, const RecordingView& view) {
-  using Json = nlohmann::ordered_json;
-  Json steps = Json::array();
-  for (const trace::Step& step : trace.steps) {
-    Json recordings = Json::array();
-    for (std::size_t i = 0; i < step.recordings.size(); ++i) {
-      Json recording = {{"recording", i}, {"status", name_of(step.recordings[i].status)}};
-      recording.update(view.json(step, i));
-      recordings.push_back(std::move(recording));
-    }
-    steps.push_back({{"name", step.name}, {"place", step.place}, {"recordings", recordings}});
-  }
-  return {{"steps", steps}};
+Json view_json(const trace::Trace& trace, const RecordingView& view) {
+  return {{"steps", steps_json(trace, [&view](const trace::Step& step, std::size_t position) {
+             Json json = {{"recording", position},
+                          {"status", name_of(step.recordings[position].status)}};
+             json.update(view.json(step, position));
+             return json;
+           })}};
 }
 
 }  // namespace steptape::tools

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tools/cli/json.h"
 #include "trace/model.h"
 
 namespace steptape::tools {
@@ -35,11 +35,11 @@ class RecordingView {
   virtual ~RecordingView() = default;
   virtual std::string text(const trace::Step& step, std::size_t position) const = 0;
   /// The object that stands for the recording, to which its position and status are added.
-  virtual nlohmann::ordered_json json(const trace::Step& step, std::size_t position) const = 0;
+  virtual Json json(const trace::Step& step, std::size_t position) const = 0;
 };
 
 /// The view of every recording, under the headings of its step and recording. Warm-ups are marked.
 std::string view_text(const trace::Trace& trace, const RecordingView& view);
-nlohmann::ordered_json view_json(const trace::Trace& trace, const RecordingView& view);
+Json view_json(const trace::Trace& trace, const RecordingView& view);
 
 }  // namespace steptape::tools

@@ -4,11 +4,11 @@
 
 #include "diff/op_stream.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/trace_choice.h"
 #include "tools/dump/dumps.h"
-#include "tools/dump/info_json.h"
 #include "tools/dump/summary.h"
 #include "tools/export/exports.h"
 

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/trace_choice.h"
@@ -34,8 +34,7 @@ void append_escaped(std::string& page, char c) {
 
 /// One HTML page that shows `data`. Names in a trace are untrusted: nothing in the data can end the
 /// element that holds it.
-std::string report_page(const nlohmann::ordered_json& data) {
-  using Json = nlohmann::ordered_json;
+std::string report_page(const Json& data) {
   constexpr int kOneLine = -1;
   constexpr bool kAsciiAlone = true;
   const std::string json = data.dump(kOneLine, ' ', kAsciiAlone, Json::error_handler_t::replace);

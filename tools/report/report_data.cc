@@ -1,5 +1,6 @@
 #include "tools/report/report_data.h"
 
+#include "tools/cli/json.h"
 #include "tools/dump/dumps.h"
 #include "tools/dump/info_json.h"
 #include "tools/dump/optimizer_view.h"
@@ -9,28 +10,14 @@
 namespace steptape::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json constants_json(const Summary& summary) {
-  Json json = Json::array();
-  for (const Constant& constant : summary.constants) {
-    json.push_back({{"path", constant.path},
-                    {"bytes", constant.bytes},
-                    {"kept", constant.is_kept},
-                    {"op", constant.first_op == trace::kNone ? Json(-1) : Json(constant.first_op)},
-                    {"module", constant.module},
-                    {"scope", constant.scope}});
-  }
-  return json;
+Json used_constant_json(const Constant& constant) {
+  return {{"path", constant.path},     {"bytes", constant.bytes},
+          {"kept", constant.is_kept},  {"op", signed_of(constant.first_op)},
+          {"module", constant.module}, {"scope", constant.scope}};
 }
 
-Json roles_json(const Summary& summary) {
-  Json json = Json::array();
-  for (const RoleTotal& total : summary.roles) {
-    json.push_back(
-        {{"role", name_of(total.role)}, {"buffers", total.buffers}, {"bytes", total.bytes}});
-  }
-  return json;
+Json role_json(const RoleTotal& total) {
+  return {{"role", name_of(total.role)}, {"buffers", total.buffers}, {"bytes", total.bytes}};
 }
 
 /// The modules with the paths of what holds them, which only this side can take apart.
@@ -42,15 +29,15 @@ Json modules_json(const trace::Step& step, std::size_t position) {
   return json;
 }
 
-Json recording_json(const trace::Step& step, std::size_t position) {
+Json reported_recording(const trace::Step& step, std::size_t position) {
   const trace::Recording& recording = step.recordings[position];
   const Summary summary = summarize(recording);
   Json json = {{"status", name_of(recording.status)},
                {"bytes", summary.bytes},
                {"parameters", summary.parameters.size()},
                {"elements", summary.elements},
-               {"roles", roles_json(summary)},
-               {"constants", constants_json(summary)},
+               {"roles", each(summary.roles, role_json)},
+               {"constants", each(summary.constants, used_constant_json)},
                {"refusals", refusals_json(recording.refusals)},
                {"ambient", facts_json(recording.ambient)},
                {"numbers", report_numbers(recording)}};
@@ -59,18 +46,6 @@ Json recording_json(const trace::Step& step, std::size_t position) {
   json.update(GuardsView().json(step, position));
   json.update(report_ops(recording));
   return json;
-}
-
-Json steps_json(const trace::Trace& trace) {
-  Json steps = Json::array();
-  for (const trace::Step& step : trace.steps) {
-    Json recordings = Json::array();
-    for (std::size_t i = 0; i < step.recordings.size(); ++i) {
-      recordings.push_back(recording_json(step, i));
-    }
-    steps.push_back({{"name", step.name}, {"place", step.place}, {"recordings", recordings}});
-  }
-  return steps;
 }
 
 Json file_json(const ReportedTrace& reported) {
@@ -91,7 +66,7 @@ Json report_data(const ReportedTrace& a, const ReportedDiff* other) {
     json["b"] = file_json(other->b);
     json["diff"] = report_diff(other->diff, *a.trace, *other->b.trace);
   }
-  json["steps"] = steps_json(*a.trace);
+  json["steps"] = steps_json(*a.trace, reported_recording);
   return json;
 }
 

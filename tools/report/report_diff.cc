@@ -1,15 +1,15 @@
 #include <map>
 
 #include "diff/op_stream.h"
+#include "tools/cli/json.h"
 #include "tools/diff/diff_json.h"
 #include "tools/diff/diff_verdict.h"
 #include "tools/diff/op_times.h"
+#include "tools/dump/info_json.h"
 #include "tools/report/report_data.h"
 
 namespace steptape::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// The rows of two op streams. Ops that have a partner at the other side and were not moved lead
 /// down both; what lies between two such pairs stands before the second, a's side first.
@@ -126,10 +126,8 @@ Json findings_json(const diff::Findings& findings) {
   Json json = Json::array();
   for (const diff::Section section : diff::sections()) {
     for (const trace::Finding& finding : findings.of(section)) {
-      json.push_back({{"section", name_of(section)},
-                      {"path", finding.path},
-                      {"expected", finding.expected},
-                      {"found", finding.found}});
+      json.push_back({{"section", name_of(section)}});
+      json.back().update(finding_json(finding));
     }
   }
   return json;
@@ -142,35 +140,36 @@ Json report_diff(const diff::Diff& diff, const trace::Trace& a, const trace::Tra
   for (const diff::Section section : diff::sections()) {
     counts[std::string(name_of(section))] = diff.count(section);
   }
-  Json steps = Json::array();
-  for (const diff::StepDiff& step : diff.steps) {
-    Json recordings = Json::array();
-    for (const diff::RecordingDiff& pair : step.recordings) {
-      const trace::Recording& of_a = a.find_step(step.name)->recordings[pair.pair.a];
-      const trace::Recording& of_b = b.find_step(step.name)->recordings[pair.pair.b];
-      recordings.push_back(
-          {{"a", pair.pair.a},
-           {"b", pair.pair.b},
-           {"paired_by", name_of(pair.pair.paired_by)},
-           {"call", pair.call},
-           {"is_beside", pair.is_beside},
-           {"ops_a", of_a.ops.size()},
-           {"ops_b", of_b.ops.size()},
-           {"rows", Rows(pair.stream, of_a, of_b).take()},
-           {"modules", stats_json(pair.modules)},
-           {"numerics", report_numerics(pair.numerics, diff::OpStream(of_a), diff::OpStream(of_b))},
-           {"findings", findings_json(pair.findings)}});
-    }
-    steps.push_back({{"name", step.name},
-                     {"findings", findings_json(step.findings)},
-                     {"times", step.op_times ? op_times_json(*step.op_times) : Json()},
-                     {"times_only_in", step.op_times_only_in},
-                     {"recordings", recordings}});
-  }
+  const auto pair_json = [](const diff::RecordingDiff& pair, const trace::Recording& of_a,
+                            const trace::Recording& of_b) {
+    return Json{
+        {"a", pair.pair.a},
+        {"b", pair.pair.b},
+        {"paired_by", name_of(pair.pair.paired_by)},
+        {"call", pair.call},
+        {"is_beside", pair.is_beside},
+        {"ops_a", of_a.ops.size()},
+        {"ops_b", of_b.ops.size()},
+        {"rows", Rows(pair.stream, of_a, of_b).take()},
+        {"modules", stats_json(pair.modules)},
+        {"numerics", report_numerics(pair.numerics, diff::OpStream(of_a), diff::OpStream(of_b))},
+        {"findings", findings_json(pair.findings)}};
+  };
+  const auto step_json = [&](const diff::StepDiff& step) {
+    const auto& recordings_a = a.find_step(step.name)->recordings;
+    const auto& recordings_b = b.find_step(step.name)->recordings;
+    return Json{{"name", step.name},
+                {"findings", findings_json(step.findings)},
+                {"times", step.op_times ? op_times_json(*step.op_times) : Json()},
+                {"times_only_in", step.op_times_only_in},
+                {"recordings", each(step.recordings, [&](const diff::RecordingDiff& pair) {
+                   return pair_json(pair, recordings_a[pair.pair.a], recordings_b[pair.pair.b]);
+                 })}};
+  };
   return {{"differs", DiffPolicy({}, {}).differs(diff)},
           {"counts", counts},
           {"findings", findings_json(diff.findings)},
-          {"steps", steps}};
+          {"steps", each(diff.steps, step_json)}};
 }
 
 }  // namespace steptape::tools

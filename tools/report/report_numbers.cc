@@ -1,15 +1,15 @@
 #include <algorithm>
 
 #include "diff/numerics/numeric_words.h"
+#include "tools/cli/json.h"
 #include "tools/diff/numerics.h"
+#include "tools/dump/dumps.h"
 #include "tools/report/report_data.h"
 #include "trace/text/text.h"
 #include "trace/value.h"
 
 namespace steptape::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// The recorded value of a scalar site in words; empty where the file does not hold it.
 std::string recorded_value(const trace::Recording& recording, const trace::ScalarSite& site) {
@@ -29,49 +29,24 @@ std::string recorded_value(const trace::Recording& recording, const trace::Scala
 }  // namespace
 
 Json report_numbers(const trace::Recording& recording) {
-  Json formulas = Json::array();
-  for (const trace::Formula& formula : recording.formulas) {
-    formulas.push_back(text_of(formula, recording.leaves));
-  }
-  Json leaves = Json::array();
-  for (const trace::Leaf& leaf : recording.leaves) {
-    leaves.push_back({{"kind", name_of(leaf.kind)}, {"path", leaf.path}});
-  }
-  Json sites = Json::array();
-  for (const trace::ScalarSite& site : recording.scalars) {
-    sites.push_back({{"op", signed_of(site.op)},
-                     {"argument", signed_of(site.argument)},
-                     {"item", signed_of(site.item)},
-                     {"buffer", signed_of(site.buffer)},
-                     {"formula", site.formula},
-                     {"value", recorded_value(recording, site)}});
-  }
-  Json predicates = Json::array();
-  for (const trace::Predicate& predicate : recording.predicates) {
-    predicates.push_back({{"formula", predicate.formula}, {"is_nonzero", predicate.is_nonzero}});
-  }
-  Json advances = Json::array();
-  for (const trace::Advance& advance : recording.advances) {
-    advances.push_back({{"path", advance.path}, {"by", advance.by}});
-  }
-  Json reads = Json::array();
-  for (const trace::HostRead& read : recording.reads) {
-    reads.push_back({{"op", read.op}, {"use", name_of(read.use)}});
-  }
-  Json numbers = Json::array();
-  for (const trace::Number& number : recording.numbers) {
-    numbers.push_back({{"value", trace::words_of(number.value)},
-                       {"op", signed_of(number.op)},
-                       {"formula", signed_of(number.formula)}});
-  }
-  return {{"formulas", formulas},     {"leaves", leaves},     {"sites", sites},
-          {"predicates", predicates}, {"advances", advances}, {"reads", reads},
-          {"numbers", numbers}};
+  const auto site_json = [&recording](const trace::ScalarSite& site) {
+    return Json{{"op", signed_of(site.op)},     {"argument", signed_of(site.argument)},
+                {"item", signed_of(site.item)}, {"buffer", signed_of(site.buffer)},
+                {"formula", site.formula},      {"value", recorded_value(recording, site)}};
+  };
+  const auto number_json = [](const trace::Number& number) {
+    return Json{{"value", trace::words_of(number.value)},
+                {"op", signed_of(number.op)},
+                {"formula", signed_of(number.formula)}};
+  };
+  return {
+      {"formulas", formulas_json(recording)},           {"leaves", leaves_json(recording)},
+      {"sites", each(recording.scalars, site_json)},    {"predicates", predicates_json(recording)},
+      {"advances", advances_json(recording)},           {"reads", reads_json(recording)},
+      {"numbers", each(recording.numbers, number_json)}};
 }
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// So many ops, and buffers at entry, are in a page: where every op of a long step left other bits,
 /// those after the origins say little.
@@ -99,18 +74,18 @@ Json report_numerics(const diff::NumericDifferences& found, const diff::OpStream
   std::vector<diff::NumericOp> ops = found.ops;
   std::ranges::stable_sort(ops, {}, rank_of);
   ops.resize(std::min(ops.size(), kMostOps));
-  Json list = Json::array();
-  for (const diff::NumericOp& op : ops) {
-    list.push_back(numeric_op_json(op, a, b));
-    list.back()["cause"] = words_of_cause(op, a, b);
-  }
+  const auto op_json = [&](const diff::NumericOp& op) {
+    Json json = numeric_op_json(op, a, b);
+    json["cause"] = words_of_cause(op, a, b);
+    return json;
+  };
   return {{"compared", found.compared},
           {"origins", found.count(diff::NumericStatus::kOrigin)},
           {"receivers", found.count(diff::NumericStatus::kReceiver)},
           {"unknown", found.count(diff::NumericStatus::kUnknown)},
           {"noisy", found.noisy()},
           {"entered", words_of_entered(found, a.recording(), kMostEntered)},
-          {"ops", list},
+          {"ops", each(ops, op_json)},
           {"left_out", found.ops.size() - ops.size()}};
 }
 

@@ -2,6 +2,7 @@
 
 #include "diff/op_stream.h"
 #include "diff/sections.h"
+#include "tools/cli/json.h"
 #include "tools/dump/summary.h"
 #include "tools/report/report_data.h"
 #include "trace/operators.h"
@@ -9,8 +10,6 @@
 
 namespace steptape::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Names by number, each once, in the order in which they are met.
 class Names {
@@ -30,30 +29,14 @@ class Names {
 Json value_json(const trace::Value& value) {
   if (std::holds_alternative<trace::None>(value.data)) return nullptr;
   if (const auto* tensor = std::get_if<trace::TensorRef>(&value.data)) return signed_of(tensor->id);
-  if (const auto* list = std::get_if<trace::List>(&value.data)) {
-    Json json = Json::array();
-    for (const trace::Value& item : *list) json.push_back(value_json(item));
-    return json;
-  }
+  if (const auto* list = std::get_if<trace::List>(&value.data)) return each(*list, value_json);
   return trace::words_of(value);
 }
 
-Json values_json(const std::vector<trace::Value>& values) {
-  Json json = Json::array();
-  for (const trace::Value& value : values) json.push_back(value_json(value));
-  return json;
-}
-
-Json operators_json(const trace::Recording& recording) {
-  Json json = Json::array();
-  for (const trace::Operator& op : recording.operators) {
-    Json arguments = Json::array();
-    for (const trace::SchemaArgument& argument : trace::arguments_of(op.schema)) {
-      arguments.push_back(argument.name);
-    }
-    json.push_back({{"name", op.full_name()}, {"schema", op.schema}, {"arguments", arguments}});
-  }
-  return json;
+Json operator_json(const trace::Operator& op) {
+  return {{"name", op.full_name()},
+          {"schema", op.schema},
+          {"arguments", each(trace::arguments_of(op.schema), &trace::SchemaArgument::name)}};
 }
 
 std::string flags_of(const trace::Tensor& tensor) {
@@ -67,25 +50,24 @@ std::string flags_of(const trace::Tensor& tensor) {
 /// Strides and flags stand only where they are not what most tensors have.
 Json tensors_json(const trace::Recording& recording) {
   Names dtypes;
-  Json buffer = Json::array();
   Json dtype = Json::array();
-  Json sizes = Json::array();
-  Json offset = Json::array();
   Json strides = Json::object();
   Json flags = Json::object();
   for (std::size_t i = 0; i < recording.tensors.size(); ++i) {
     const trace::Tensor& tensor = recording.tensors[i];
-    buffer.push_back(tensor.buffer);
     dtype.push_back(dtypes.of(std::string(name_of(tensor.dtype))));
-    sizes.push_back(tensor.sizes);
-    offset.push_back(tensor.offset);
     if (!tensor.is_contiguous()) strides[std::to_string(i)] = tensor.strides;
     if (const std::string words = flags_of(tensor); !words.empty()) {
       flags[std::to_string(i)] = words;
     }
   }
-  return {{"dtypes", dtypes.all()}, {"buffer", buffer},   {"dtype", dtype}, {"sizes", sizes},
-          {"offset", offset},       {"strides", strides}, {"flags", flags}};
+  return {{"dtypes", dtypes.all()},
+          {"buffer", each(recording.tensors, &trace::Tensor::buffer)},
+          {"dtype", dtype},
+          {"sizes", each(recording.tensors, &trace::Tensor::sizes)},
+          {"offset", each(recording.tensors, &trace::Tensor::offset)},
+          {"strides", strides},
+          {"flags", flags}};
 }
 
 Json buffers_json(const trace::Recording& recording) {
@@ -124,8 +106,8 @@ Json op_columns(const trace::Recording& recording) {
     columns["call"].push_back(op.call);
     columns["scope"].push_back(signed_of(op.scope));
     columns["sequence"].push_back(op.sequence);
-    columns["inputs"].push_back(values_json(op.inputs));
-    columns["outputs"].push_back(values_json(op.outputs));
+    columns["inputs"].push_back(each(op.inputs, value_json));
+    columns["outputs"].push_back(each(op.outputs, value_json));
   }
   columns["ns"] = recording.op_ns;
   return columns;
@@ -134,7 +116,7 @@ Json op_columns(const trace::Recording& recording) {
 }  // namespace
 
 Json report_ops(const trace::Recording& recording) {
-  return {{"operators", operators_json(recording)},
+  return {{"operators", each(recording.operators, operator_json)},
           {"scopes", recording.scopes},
           {"tensors", tensors_json(recording)},
           {"buffers", buffers_json(recording)},

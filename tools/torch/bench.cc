@@ -7,7 +7,6 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "steptape/player.h"
 #include "storage/trace/reader.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
 #include "tools/torch/floor.h"
@@ -197,31 +197,24 @@ void print_text(const BenchOptions& options, const Profile& profile) {
 }
 
 void print_json(const BenchOptions& options, const Profile& profile) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const Row& row : profile.rows) {
-    rows.push_back({{"name", row.name},
-                    {"place", row.place},
-                    {"kernel", row.reason.empty()},
-                    {"reason", row.reason},
-                    {"stages", row.stages},
-                    {"ops", row.ops},
-                    {"us", row.us},
-                    {"floor_us", row.floor_us}});
-  }
-  const nlohmann::ordered_json json = {{"file", options.file},
-                                       {"step", profile.step},
-                                       {"call", profile.call},
-                                       {"replays", profile.replays},
-                                       {"median_us", profile.median_us},
-                                       {"lower_quartile_us", profile.lower_us},
-                                       {"upper_quartile_us", profile.upper_us},
-                                       {"floor_us", profile.floor_us},
-                                       {"ops", profile.plan.ops},
-                                       {"calls", profile.plan.calls},
-                                       {"prepared", profile.plan.prepared},
-                                       {"stages", profile.plan.stages},
-                                       {"rows", rows}};
-  put(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  const auto row_json = [](const Row& row) {
+    return Json{{"name", row.name},     {"place", row.place},      {"kernel", row.reason.empty()},
+                {"reason", row.reason}, {"stages", row.stages},    {"ops", row.ops},
+                {"us", row.us},         {"floor_us", row.floor_us}};
+  };
+  put(json_text({{"file", options.file},
+                 {"step", profile.step},
+                 {"call", profile.call},
+                 {"replays", profile.replays},
+                 {"median_us", profile.median_us},
+                 {"lower_quartile_us", profile.lower_us},
+                 {"upper_quartile_us", profile.upper_us},
+                 {"floor_us", profile.floor_us},
+                 {"ops", profile.plan.ops},
+                 {"calls", profile.plan.calls},
+                 {"prepared", profile.plan.prepared},
+                 {"stages", profile.plan.stages},
+                 {"rows", each(profile.rows, row_json)}}));
 }
 
 int run(const BenchOptions& options) {

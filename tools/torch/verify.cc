@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "steptape/error.h"
 #include "storage/trace/reader.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
 
@@ -137,28 +137,27 @@ void print_text(const std::vector<Verified>& all, const std::vector<std::string>
 }
 
 void print_json(const std::vector<Verified>& all, const std::vector<std::string>& environment) {
-  nlohmann::ordered_json calls = nlohmann::ordered_json::array();
-  for (const Verified& verified : all) {
-    nlohmann::ordered_json call = {{"step", verified.step},
-                                   {"call", verified.call},
-                                   {"done_again", verified.lacks.empty()},
-                                   {"equal", verified.is_equal()},
-                                   {"lacks", verified.lacks},
-                                   {"ops", verified.ops},
-                                   {"compared", verified.compared},
-                                   {"failure", verified.failure},
-                                   {"first", nullptr}};
+  const auto call_json = [](const Verified& verified) {
+    Json call = {{"step", verified.step},
+                 {"call", verified.call},
+                 {"done_again", verified.lacks.empty()},
+                 {"equal", verified.is_equal()},
+                 {"lacks", verified.lacks},
+                 {"ops", verified.ops},
+                 {"compared", verified.compared},
+                 {"failure", verified.failure},
+                 {"first", nullptr}};
     if (verified.first != trace::kNone) {
       call["first"] = {{"op", verified.first},
                        {"place", verified.place},
                        {"recorded", verified.recorded},
                        {"here", verified.here}};
     }
-    calls.push_back(std::move(call));
-  }
-  const nlohmann::ordered_json json = {
-      {"verdict", heading_of(all)}, {"environment", environment}, {"calls", calls}};
-  put(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    return call;
+  };
+  put(json_text({{"verdict", heading_of(all)},
+                 {"environment", environment},
+                 {"calls", each(all, call_json)}}));
 }
 
 int run(const VerifyOptions& options) {
