@@ -1,5 +1,3 @@
-#include "tools/torch/bench.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,19 +16,15 @@
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
+#include "tools/torch/commands.h"
 #include "tools/torch/floor.h"
 #include "tools/torch/inputs.h"
 
 namespace steptape::tools {
 namespace {
 
-struct BenchOptions {
-  std::string file, step, inputs = "random";
-  std::uint64_t steps = 200;
-  std::uint64_t seed = 0;
+struct BenchOptions : PlayOptions {
   bool each = false;
-  bool json = false;
-  bool any_environment = false;
 };
 
 /// What is done in one go, or all of the kind.
@@ -121,9 +115,7 @@ std::vector<Row> added_up(const std::vector<Row>& rows) {
 }
 
 Profile profile(const BenchOptions& options) {
-  LoadOptions load_options;
-  if (options.any_environment) load_options.environment = Environment::kAny;
-  Player player = load(options.file, load_options);
+  Player player = load_player(options);
   PlayerStep step = choose_step(player, options.step);
   use_recorded_threads(step);
   Inputs inputs(options.inputs, step.inputs(), options.seed);
@@ -218,14 +210,9 @@ void print_json(const BenchOptions& options, const Profile& profile) {
 }
 
 int run(const BenchOptions& options) {
-  try {
-    const Profile found = profile(options);
-    options.json ? print_json(options, found) : print_text(options, found);
-    return flush_output() ? kGood : kTrouble;
-  } catch (const std::exception& error) {
-    complain(error);
-    return kTrouble;
-  }
+  const Profile found = profile(options);
+  options.json ? print_json(options, found) : print_text(options, found);
+  return flush_output() ? kGood : kTrouble;
 }
 
 }  // namespace
@@ -234,15 +221,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command =
       app.add_subcommand("bench", "Times a replay op by op, beside what each could not do without");
-  command->add_option("file", options->file, "The trace; saved with state")->required();
-  command->add_option("--step", options->step,
-                      "The step's name; needed when the trace holds several");
-  command->add_option("--inputs", options->inputs,
-                      "A file of tensors that torch.save wrote, or `random` (the default)");
-  command
-      ->add_option("--steps", options->steps, "How many replays to time, and as many part by part")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--seed", options->seed, "Seed of random inputs");
+  options->steps = 200;
+  add_options(*command, *options, "How many replays to time, and as many part by part");
   command->add_flag("--each", options->each,
                     "A line for each call or pass, in the order of the run, with its place");
   command->add_flag("--any-environment", options->any_environment,

@@ -90,6 +90,22 @@ at::Tensor Inputs::made_up(const TensorSpec& spec) {
   return at::randn(spec.sizes, generator_, at::TensorOptions(at::kFloat)).to(dtype);
 }
 
+void add_options(CLI::App& command, PlayOptions& options, const std::string& steps) {
+  command.add_option("file", options.file, "The trace; saved with state")->required();
+  command.add_option("--step", options.step,
+                     "The step's name; needed when the trace holds several");
+  command.add_option("--inputs", options.inputs,
+                     "A file of tensors that torch.save wrote, or `random` (the default)");
+  command.add_option("--steps", options.steps, steps)->check(CLI::PositiveNumber);
+  command.add_option("--seed", options.seed, "Seed of random inputs");
+}
+
+Player load_player(const PlayOptions& options) {
+  LoadOptions load_options;
+  if (options.any_environment) load_options.environment = Environment::kAny;
+  return load(options.file, load_options);
+}
+
 PlayerStep choose_step(Player& player, const std::string& wanted) {
   if (!wanted.empty()) return player.step(wanted);
   const std::vector<std::string> names = player.steps();

@@ -3,6 +3,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include <CLI/App.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +11,19 @@
 #include "steptape/player.h"
 
 namespace steptape::tools {
+
+/// What the commands that play a step have in common.
+struct PlayOptions {
+  std::string file, step, inputs = "random";
+  std::uint64_t steps = 1;
+  std::uint64_t seed = 0;
+  bool json = false;
+  bool any_environment = false;
+};
+
+/// All but --any-environment and --json; `steps` says what --steps is.
+void add_options(CLI::App& command, PlayOptions& options, const std::string& steps);
+Player load_player(const PlayOptions& options);
 
 /// Where a step's inputs come from: a file, or made up.
 class Inputs {

@@ -1,8 +1,7 @@
-#include "tools/torch/replay.h"
+#include <fmt/format.h>
 
 #include <chrono>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,18 +9,17 @@
 
 #include "live/tensors.h"
 #include "steptape/player.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/output.h"
+#include "tools/torch/commands.h"
 #include "tools/torch/floor.h"
 #include "tools/torch/inputs.h"
 
 namespace steptape::tools {
 namespace {
 
-struct ReplayOptions {
-  std::string file, step, inputs = "random", save;
-  std::uint64_t steps = 1;
-  std::uint64_t seed = 0;
-  bool json = false;
-  bool any_environment = false;
+struct ReplayOptions : PlayOptions {
+  std::string save;
 };
 
 struct Run {
@@ -65,38 +63,34 @@ void print_json(const ReplayOptions& options, const Run& run) {
                                {"result_digests", run.digests},
                                {"result_values", run.values},
                                {"saved", options.save}};
-  std::cout << json.dump(2) << "\n";
+  put(json.dump(2) + "\n");
 }
 
 void print_text(const ReplayOptions& options, const Run& run) {
-  std::printf("%s: step \"%s\" replayed %zu times, median %.1f us\n", options.file.c_str(),
-              run.step.c_str(), run.step_us.size(), quantile(run.step_us, 0.5));
-  std::printf("%llu ops in %llu calls, arena %llu bytes\n",
-              static_cast<unsigned long long>(run.plan.ops),
-              static_cast<unsigned long long>(run.plan.calls),
-              static_cast<unsigned long long>(run.plan.arena_bytes));
+  put(fmt::format("{}: step \"{}\" replayed {} times, median {:.1f} us\n", options.file, run.step,
+                  run.step_us.size(), quantile(run.step_us, 0.5)));
+  put(fmt::format("{} ops in {} calls, arena {} bytes\n", run.plan.ops, run.plan.calls,
+                  run.plan.arena_bytes));
   for (std::size_t i = 0; i < run.digests.size(); ++i) {
-    std::printf("results[%zu] of the last step: digest %s\n", i, run.digests[i].c_str());
+    put(fmt::format("results[{}] of the last step: digest {}\n", i, run.digests[i]));
   }
-  for (const double value : run.values) std::printf("value of the last step: %.9g\n", value);
-  if (!options.save.empty()) std::printf("state saved to %s\n", options.save.c_str());
+  for (const double value : run.values) put(fmt::format("value of the last step: {:.9g}\n", value));
+  if (!options.save.empty()) put(fmt::format("state saved to {}\n", options.save));
 }
 
 int replay(const ReplayOptions& options) {
   try {
-    LoadOptions load_options;
-    if (options.any_environment) load_options.environment = Environment::kAny;
-    Player player = load(options.file, load_options);
+    Player player = load_player(options);
     const Run done = run(player, options);
     if (!options.save.empty()) player.save(options.save);
     options.json ? print_json(options, done) : print_text(options, done);
-    return 0;
+    return kGood;
   } catch (const Error& error) {
     std::fprintf(stderr, "steptape replay: %s\n", error.what());
-    return error.code() == ErrorCode::kFailedPrecondition ? 1 : 2;
+    return error.code() == ErrorCode::kFailedPrecondition ? kDiffers : kTrouble;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "steptape replay: an op threw: %s\n", error.what());
-    return 2;
+    return kTrouble;
   }
 }
 
@@ -106,14 +100,7 @@ void add_replay(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ReplayOptions>();
   CLI::App* command =
       app.add_subcommand("replay", "Runs a step of a trace, without the model's code");
-  command->add_option("file", options->file, "The trace; saved with state")->required();
-  command->add_option("--step", options->step,
-                      "The step's name; needed when the trace holds several");
-  command->add_option("--inputs", options->inputs,
-                      "A file of tensors that torch.save wrote, or `random` (the default)");
-  command->add_option("--steps", options->steps, "How many steps to run")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--seed", options->seed, "Seed of random inputs");
+  add_options(*command, *options, "How many steps to run");
   command->add_option("--save", options->save, "Where to write the trace with its new state");
   command->add_flag(
       "--any-environment", options->any_environment,

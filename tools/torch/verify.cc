@@ -1,5 +1,3 @@
-#include "tools/torch/verify.h"
-
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,6 +17,7 @@
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
+#include "tools/torch/commands.h"
 
 namespace steptape::tools {
 namespace {
@@ -161,18 +160,13 @@ void print_json(const std::vector<Verified>& all, const std::vector<std::string>
 }
 
 int run(const VerifyOptions& options) {
-  try {
-    const trace::Trace trace = storage::read(options.file);
-    const std::vector<Verified> all = verify(trace, options);
-    const auto environment = replayer::environment_differences(trace.environment);
-    options.json ? print_json(all, environment) : print_text(all, environment);
-    if (!flush_output()) return kTrouble;
-    if (std::ranges::any_of(all, &Verified::differs)) return kDiffers;
-    return std::ranges::any_of(all, &Verified::is_equal) ? kGood : kTrouble;
-  } catch (const std::exception& error) {
-    complain(error);
-    return kTrouble;
-  }
+  const trace::Trace trace = storage::read(options.file);
+  const std::vector<Verified> all = verify(trace, options);
+  const auto environment = replayer::environment_differences(trace.environment);
+  options.json ? print_json(all, environment) : print_text(all, environment);
+  if (!flush_output()) return kTrouble;
+  if (std::ranges::any_of(all, &Verified::differs)) return kDiffers;
+  return std::ranges::any_of(all, &Verified::is_equal) ? kGood : kTrouble;
 }
 
 }  // namespace
