@@ -29,7 +29,7 @@ void count(benchmark::State& state, const trace::Recording& a) {
 
 void diff(benchmark::State& state, const trace::Recording& a, const trace::Recording& b) {
   std::size_t cost = 0;
-  for (auto _ : state) cost = diff::compare(diff::OpStream(a), diff::OpStream(b)).cost();
+  for (auto _ : state) cost = diff::compare(diff::OpStream(a), diff::OpStream(b)).edits.size();
   count(state, a);
   state.counters["edits"] = static_cast<double>(cost);
 }

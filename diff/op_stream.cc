@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "diff/align/op_keys.h"
 #include "trace/path.h"
 #include "trace/text/text.h"
 #include "trace/value.h"
@@ -167,23 +164,6 @@ StreamOp OpStream::op(trace::Index index) const {
     add_buffers({trace::TensorRef{id}});
   }
   return out;
-}
-
-std::vector<StreamOp> OpStream::ops() const {
-  std::vector<StreamOp> all;
-  all.reserve(recording_.ops.size());
-  for (trace::Index i = 0; i < recording_.ops.size(); ++i) all.push_back(op(i));
-  return all;
-}
-
-bool same_stream(const std::vector<StreamOp>& a, const std::vector<StreamOp>& b) {
-  BufferPairs pairs;
-  return std::ranges::equal(a, b, [&](const StreamOp& x, const StreamOp& y) {
-    return x.call == y.call && x.phase == y.phase && x.text == y.text &&
-           std::ranges::equal(x.buffers, y.buffers, [&](trace::BufferId p, trace::BufferId q) {
-             return pairs.join(p, q);
-           });
-  });
 }
 
 }  // namespace steptape::diff

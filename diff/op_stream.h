@@ -31,7 +31,6 @@ class OpStream {
 
   const trace::Recording& recording() const { return recording_; }
   StreamOp op(trace::Index op) const;
-  std::vector<StreamOp> ops() const;
   /// "model.fc1@2"; empty where the op's module is unknown.
   std::string call_of(const trace::Op& op) const;
   /// Whether a path leads to it, one that does not count what comes before: "outside[0]" does.
@@ -61,8 +60,5 @@ class OpStream {
   std::unordered_map<trace::BufferId, std::vector<trace::Index>> bound_buffers_;
   std::vector<std::string> tensors_;
 };
-
-/// Whether two streams do the same: equal ops, and the same tensors share memory.
-bool same_stream(const std::vector<StreamOp>& a, const std::vector<StreamOp>& b);
 
 }  // namespace steptape::diff

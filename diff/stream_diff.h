@@ -65,8 +65,6 @@ struct Edit {
 struct StreamDiff {
   Alignment alignment;
   std::vector<Edit> edits;  ///< in the order of the step, a removed op where it was
-
-  std::size_t cost() const noexcept { return edits.size(); }
 };
 
 StreamDiff compare(const OpStream& a, const OpStream& b);

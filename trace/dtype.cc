@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 
 #include "steptape/error.h"
+#include "trace/named.h"
 
 namespace steptape::trace {
 namespace {
@@ -50,24 +50,12 @@ const DTypeRow* row_of(DType dtype) noexcept {
   return number >= 1 && number <= kDTypes.size() ? &kDTypes[number - 1] : nullptr;
 }
 
-struct DeviceRow {
-  DeviceKind kind;
-  std::string_view name;
-};
-
 constexpr std::array kDevices = {
-    DeviceRow{DeviceKind::kCpu, "cpu"},
-    DeviceRow{DeviceKind::kCuda, "cuda"},
-    DeviceRow{DeviceKind::kMeta, "meta"},
-    DeviceRow{DeviceKind::kOther, "other"},
+    Named{DeviceKind::kCpu, "cpu"},
+    Named{DeviceKind::kCuda, "cuda"},
+    Named{DeviceKind::kMeta, "meta"},
+    Named{DeviceKind::kOther, "other"},
 };
-
-std::string_view name_of(DeviceKind kind) noexcept {
-  for (const DeviceRow& row : kDevices) {
-    if (row.kind == kind) return row.name;
-  }
-  return "unknown";
-}
 
 }  // namespace
 
@@ -92,24 +80,8 @@ bool is_dtype(std::uint32_t number) noexcept { return number >= 1 && number <= k
 
 std::string text_of(const Device& device) {
   const bool alone = device.kind == DeviceKind::kCpu || device.kind == DeviceKind::kMeta;
-  if (alone && device.index == 0) return std::string(name_of(device.kind));
-  return fmt::format("{}:{}", name_of(device.kind), device.index);
-}
-
-Device device_of(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  const std::string_view name = text.substr(0, colon);
-  for (const DeviceRow& row : kDevices) {
-    if (row.name != name) continue;
-    Device device{row.kind, 0};
-    if (colon == std::string_view::npos) return device;
-    const std::string_view digits = text.substr(colon + 1);
-    const char* end = digits.data() + digits.size();
-    const auto [stop, error] = std::from_chars(digits.data(), end, device.index);
-    if (error == std::errc() && stop == end) return device;
-  }
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("`{}` is not a device; devices are cpu, cuda:N, meta and other:N", text));
+  if (alone && device.index == 0) return std::string(find_name(kDevices, device.kind));
+  return fmt::format("{}:{}", find_name(kDevices, device.kind), device.index);
 }
 
 }  // namespace steptape::trace

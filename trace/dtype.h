@@ -49,7 +49,5 @@ struct Device {
 
 /// "cpu", "cuda:1", "meta", "other:0".
 std::string text_of(const Device& device);
-/// Throws Error (invalid_argument) when `text` names no device.
-Device device_of(std::string_view text);
 
 }  // namespace steptape::trace

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 
-#include "steptape/error.h"
 #include "trace/named.h"
 
 namespace steptape::trace {
@@ -168,13 +167,6 @@ LeafKind leaf_kind_of(std::string_view name) {
 std::string_view name_of(Operation operation) noexcept {
   const OperationRow* row = row_of(operation);
   return row == nullptr ? "unknown" : row->name;
-}
-
-Operation operation_of(std::string_view name) {
-  for (const OperationRow& row : kOperations) {
-    if (row.name == name) return row.operation;
-  }
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("no operation is called `{}`", name));
 }
 
 int operands_of(Operation operation) noexcept {

@@ -78,7 +78,6 @@ enum class Operation : std::uint8_t {
 };
 
 std::string_view name_of(Operation operation) noexcept;
-Operation operation_of(std::string_view name);
 /// How many values it takes from the stack: 0, 1 or 2.
 int operands_of(Operation operation) noexcept;
 

@@ -74,18 +74,9 @@ Blob make_blob(const void* data, std::size_t bytes) {
 }
 
 std::string_view name_of(Role role) noexcept { return find_name(kRoles, role); }
-Role role_of(std::string_view name) { return find_value(kRoles, "role", name); }
-
 std::string_view name_of(Status status) noexcept { return find_name(kStatuses, status); }
-Status status_of(std::string_view name) { return find_value(kStatuses, "status", name); }
-
 std::string_view name_of(ReadUse use) noexcept { return find_name(kReadUses, use); }
-ReadUse read_use_of(std::string_view name) { return find_value(kReadUses, "use of a read", name); }
-
 std::string_view name_of(HeldPlace::Rule rule) noexcept { return find_name(kHeldRules, rule); }
-HeldPlace::Rule held_rule_of(std::string_view name) {
-  return find_value(kHeldRules, "rule of a place", name);
-}
 
 bool operator==(const Buffer& a, const Buffer& b) {
   return a.bytes == b.bytes && a.device == b.device && a.address_mod_64 == b.address_mod_64 &&

@@ -42,7 +42,6 @@ enum class Role : std::uint8_t {
 };
 
 std::string_view name_of(Role role) noexcept;
-Role role_of(std::string_view name);
 
 /// One storage. Geometry of what lies in it is the tensors' matter.
 struct Buffer {
@@ -283,7 +282,6 @@ enum class ReadUse : std::uint8_t {
 };
 
 std::string_view name_of(ReadUse use) noexcept;
-ReadUse read_use_of(std::string_view name);
 
 struct HostRead {
   Index op = kNone;
@@ -318,7 +316,6 @@ struct HeldPlace {
 };
 
 std::string_view name_of(HeldPlace::Rule rule) noexcept;
-HeldPlace::Rule held_rule_of(std::string_view name);
 
 /// A tensor in such a place, which is an input of the step though no argument.
 struct HeldInput {
@@ -356,7 +353,6 @@ enum class Status : std::uint8_t {
 };
 
 std::string_view name_of(Status status) noexcept;
-Status status_of(std::string_view name);
 
 /// What one step did.
 struct Recording {

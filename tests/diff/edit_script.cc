@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "diff/align/op_keys.h"
 #include "steptape/error.h"
 
 namespace steptape::diff {
@@ -91,6 +92,22 @@ class Application {
 };
 
 }  // namespace
+
+std::vector<StreamOp> ops_of(const OpStream& stream) {
+  std::vector<StreamOp> all;
+  for (trace::Index i = 0; i < stream.recording().ops.size(); ++i) all.push_back(stream.op(i));
+  return all;
+}
+
+bool same_stream(const std::vector<StreamOp>& a, const std::vector<StreamOp>& b) {
+  BufferPairs pairs;
+  return std::ranges::equal(a, b, [&](const StreamOp& x, const StreamOp& y) {
+    return x.call == y.call && x.phase == y.phase && x.text == y.text &&
+           std::ranges::equal(x.buffers, y.buffers, [&](trace::BufferId p, trace::BufferId q) {
+             return pairs.join(p, q);
+           });
+  });
+}
 
 EditScript script_of(const StreamDiff& diff, const OpStream& a, const OpStream& b) {
   EditScript script;

@@ -25,6 +25,10 @@ struct EditScript {
   friend bool operator==(const EditScript&, const EditScript&) = default;
 };
 
+std::vector<StreamOp> ops_of(const OpStream& stream);
+/// Whether two streams do the same: equal ops, and the same tensors share memory.
+bool same_stream(const std::vector<StreamOp>& a, const std::vector<StreamOp>& b);
+
 EditScript script_of(const StreamDiff& diff, const OpStream& a, const OpStream& b);
 /// The script that leads back.
 EditScript inverse(EditScript script);

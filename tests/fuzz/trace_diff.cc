@@ -17,20 +17,20 @@ void require_scripts_lead_there_and_back(const Recording& a, const Recording& b)
   const diff::StreamDiff there = diff::compare(x, y);
   const diff::EditScript script = script_of(there, x, y);
   const diff::EditScript back = script_of(diff::compare(y, x), y, x);
-  require(diff::apply_script(script, x.ops()) == y.ops(),
+  require(diff::apply_script(script, ops_of(x)) == ops_of(y),
           "the script of A and B applied to A gives B");
-  require(diff::apply_script(back, y.ops()) == x.ops(),
+  require(diff::apply_script(back, ops_of(y)) == ops_of(x),
           "the script of B and A applied to B gives A");
   require(diff::inverse(script) == back, "the script of B and A is the inverse one");
-  require(there.edits.empty() == diff::same_stream(x.ops(), y.ops()),
+  require(there.edits.empty() == diff::same_stream(ops_of(x), ops_of(y)),
           "streams that differ have edits");
-  require(there.cost() <= a.ops.size() + b.ops.size() + std::min(a.ops.size(), b.ops.size()),
+  require(there.edits.size() <= a.ops.size() + b.ops.size() + std::min(a.ops.size(), b.ops.size()),
           "no script is longer than to remove, insert and change all");
   std::size_t counted = 0;
   for (const diff::ModuleStat& stat : stats_of(there, x, y)) {
     counted += stat.removed + stat.inserted + stat.moved + stat.changed;
   }
-  require(counted == there.cost(), "each edit counts for one module");
+  require(counted == there.edits.size(), "each edit counts for one module");
 }
 
 std::size_t differences(const diff::Diff& found) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "steptape/error.h"
+#include "tests/trace/text/named_value.h"
 
 namespace steptape::trace {
 namespace {
@@ -33,7 +34,7 @@ TEST(DTypeTest, AnUnknownNameIsAnInvalidArgument) { EXPECT_THROW(dtype_of("float
 TEST(DeviceTest, TextLeadsBack) {
   for (const Device device : {Device{}, Device{DeviceKind::kCuda, 1}, Device{DeviceKind::kMeta, 0},
                               Device{DeviceKind::kOther, 2}}) {
-    EXPECT_EQ(device_of(text_of(device)), device) << text_of(device);
+    EXPECT_EQ(device_named(text_of(device)), device) << text_of(device);
   }
 }
 
@@ -41,7 +42,7 @@ TEST(DeviceTest, TheCpuNeedsNoIndex) { EXPECT_EQ(text_of(Device{}), "cpu"); }
 
 TEST(DeviceTest, WhatNamesNoDeviceIsAnInvalidArgument) {
   for (const char* text : {"", "gpu", "cuda:", "cuda:x", "cuda:1x", "cpu:99999999999"}) {
-    EXPECT_THROW(device_of(text), Error) << text;
+    EXPECT_THROW(device_named(text), Error) << text;
   }
 }
 

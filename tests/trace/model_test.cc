@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "steptape/error.h"
+#include "tests/trace/text/named_value.h"
 
 namespace steptape::trace {
 namespace {
@@ -92,17 +93,17 @@ TEST(SavedTest, ContentsAreComparedByTheirBytes) {
 TEST(RoleTest, NamesLeadBack) {
   for (unsigned number = 1; number <= static_cast<unsigned>(Role::kResult); ++number) {
     const auto role = static_cast<Role>(number);
-    EXPECT_EQ(role_of(name_of(role)), role);
+    EXPECT_EQ(value_named<Role>(name_of(role)), role);
   }
-  EXPECT_THROW(role_of("unknown"), Error);
+  EXPECT_THROW(value_named<Role>("unknown"), Error);
 }
 
 TEST(StatusTest, NamesLeadBack) {
   for (unsigned number = 1; number <= static_cast<unsigned>(Status::kTrusted); ++number) {
     const auto status = static_cast<Status>(number);
-    EXPECT_EQ(status_of(name_of(status)), status);
+    EXPECT_EQ(value_named<Status>(name_of(status)), status);
   }
-  EXPECT_THROW(status_of(""), Error);
+  EXPECT_THROW(value_named<Status>(""), Error);
 }
 
 TEST(TraceTest, FindsAStepByItsName) {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "tests/trace/text/named_value.h"
 #include "tests/trace/text/text_parse_recording.h"
 
 /// The lines about host numbers: leaves, formulas, and where they enter.
@@ -64,7 +65,7 @@ void RecordingParser::parse_held() {
   held.found = in_.take_string();
   in_.expect("left");
   held.left = in_.take_string();
-  held.rule = in_.take_named("a rule of a place", held_rule_of);
+  held.rule = in_.take_named("a rule of a place", value_named<HeldPlace::Rule>);
 }
 
 void RecordingParser::parse_leaf() {
@@ -84,7 +85,7 @@ void RecordingParser::parse_formula() {
       node.operation = Operation::kLeaf;
       node.leaf = in_.take_index('l', "a leaf");
     } else if (!word.empty() && word[0] >= 'a' && word != "inf" && !word.starts_with("nan")) {
-      node.operation = in_.take_named("an operation", operation_of);
+      node.operation = in_.take_named("an operation", value_named<Operation>);
     } else {
       const Value value = in_.take_value();
       const auto* real = std::get_if<Real>(&value.data);
@@ -144,7 +145,7 @@ void RecordingParser::parse_advance() {
 void RecordingParser::parse_read() {
   HostRead& read = recording_.reads.emplace_back();
   read.op = take_op("a position");
-  read.use = in_.take_named("the use of a read", read_use_of);
+  read.use = in_.take_named("the use of a read", value_named<ReadUse>);
 }
 
 void RecordingParser::parse_number() {

@@ -4,13 +4,14 @@
 
 #include <array>
 
+#include "tests/trace/text/named_value.h"
 #include "trace/text/text.h"
 
 namespace steptape::trace {
 
 RecordingParser::RecordingParser(TextReader& reader, Recording& recording)
     : in_(reader), recording_(recording) {
-  recording_.status = in_.take_named("a status", status_of);
+  recording_.status = in_.take_named("a status", value_named<Status>);
   if (in_.accept("call")) recording_.call = in_.take_number("the number of a call");
   in_.expect_end_of_line();
 }
@@ -125,8 +126,8 @@ void RecordingParser::parse_buffer() {
   Buffer& buffer = recording_.buffers.emplace_back();
   buffer.bytes = in_.take_number("a number of bytes");
   in_.expect("bytes");
-  buffer.device = in_.take_named("a device", device_of);
-  buffer.role = in_.take_named("a role", role_of);
+  buffer.device = in_.take_named("a device", device_named);
+  buffer.role = in_.take_named("a role", value_named<Role>);
   buffer.path = in_.take_string();
   in_.expect("address");
   buffer.address_mod_64 = static_cast<std::uint8_t>(in_.take_number("an address remainder", 255));
@@ -154,7 +155,7 @@ void RecordingParser::parse_tensor() {
 void RecordingParser::parse_tracked() {
   Tracked& tracked = recording_.tracked.emplace_back();
   tracked.path = in_.take_string();
-  tracked.role = in_.take_named("a role", role_of);
+  tracked.role = in_.take_named("a role", value_named<Role>);
   tracked.tensor = in_.take_tensor();
   tracked.requires_grad = in_.accept("requires_grad");
   tracked.in_state_dict = !in_.accept("not_in_state_dict");

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "steptape/error.h"
+#include "tests/trace/text/named_value.h"
 #include "trace/validate.h"
 
 namespace steptape::trace {
@@ -242,7 +243,7 @@ Value TextReader::take_call(std::string_view name) {
     complex.imag = take_real();
     value.data = complex;
   } else if (name == "device") {
-    value.data = take_named("a device", device_of);
+    value.data = take_named("a device", device_named);
   } else if (name == "generator") {
     value.data = GeneratorRef{take_string()};
   } else {
