@@ -29,13 +29,8 @@ constexpr std::array kNames = {
     trace::Named{Section::kPlace, "place"},
     trace::Named{Section::kTime, "time"},
 };
-constexpr std::array kAll = {
-    Section::kEnvironment, Section::kLedger,    Section::kNumerics, Section::kStructure,
-    Section::kFormulas,    Section::kOptimizer, Section::kModules,  Section::kGuards,
-    Section::kConstants,   Section::kRefusals,  Section::kMemory,   Section::kPlace,
-    Section::kTime,
-};
-static_assert(kNames.size() == kSections && kAll.size() == kSections);
+constexpr std::array kAll = trace::values_of(kNames);
+static_assert(kAll.size() == kSections);
 
 void add(std::vector<trace::Finding>& to, std::vector<trace::Finding> findings) {
   to.insert(to.end(), std::make_move_iterator(findings.begin()),

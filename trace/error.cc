@@ -1,23 +1,21 @@
 #include "steptape/error.h"
 
-namespace steptape {
+#include "trace/named.h"
 
-std::string_view name_of(ErrorCode code) noexcept {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return "invalid_argument";
-    case ErrorCode::kFailedPrecondition:
-      return "failed_precondition";
-    case ErrorCode::kUnsupported:
-      return "unsupported";
-    case ErrorCode::kDataLoss:
-      return "data_loss";
-    case ErrorCode::kIo:
-      return "io";
-    case ErrorCode::kInternal:
-      return "internal";
-  }
-  return "unknown";
-}
+namespace steptape {
+namespace {
+
+constexpr std::array kErrorNames = {
+    trace::Named{ErrorCode::kInvalidArgument, "invalid_argument"},
+    trace::Named{ErrorCode::kFailedPrecondition, "failed_precondition"},
+    trace::Named{ErrorCode::kUnsupported, "unsupported"},
+    trace::Named{ErrorCode::kDataLoss, "data_loss"},
+    trace::Named{ErrorCode::kIo, "io"},
+    trace::Named{ErrorCode::kInternal, "internal"},
+};
+
+}  // namespace
+
+std::string_view name_of(ErrorCode code) noexcept { return trace::find_name(kErrorNames, code); }
 
 }  // namespace steptape

@@ -8,15 +8,11 @@ namespace steptape::trace {
 namespace {
 
 constexpr std::array kNames = {
-    Named<CallOutcome>{CallOutcome::kRecorded, "recorded"},
-    Named<CallOutcome>{CallOutcome::kTrial, "trial"},
-    Named<CallOutcome>{CallOutcome::kAudit, "audit"},
-    Named<CallOutcome>{CallOutcome::kReplayed, "replayed"},
-    Named<CallOutcome>{CallOutcome::kEager, "eager"},
+    Named{CallOutcome::kRecorded, "recorded"}, Named{CallOutcome::kTrial, "trial"},
+    Named{CallOutcome::kAudit, "audit"},       Named{CallOutcome::kReplayed, "replayed"},
+    Named{CallOutcome::kEager, "eager"},
 };
-constexpr std::array kAll = {CallOutcome::kRecorded, CallOutcome::kTrial, CallOutcome::kAudit,
-                             CallOutcome::kReplayed, CallOutcome::kEager};
-static_assert(kNames.size() == kAll.size());
+constexpr std::array kAll = values_of(kNames);
 
 }  // namespace
 

@@ -19,6 +19,14 @@ struct Named {
 template <typename Enum>
 Named(Enum, const char*) -> Named<Enum>;
 
+/// The values of a table, in its order.
+template <typename Enum, std::size_t N>
+constexpr std::array<Enum, N> values_of(const std::array<Named<Enum>, N>& table) noexcept {
+  std::array<Enum, N> values{};
+  for (std::size_t i = 0; i < N; ++i) values[i] = table[i].value;
+  return values;
+}
+
 template <typename Enum, std::size_t N>
 std::string_view find_name(const std::array<Named<Enum>, N>& table, Enum value) noexcept {
   for (const auto& row : table) {

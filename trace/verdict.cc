@@ -11,19 +11,8 @@ namespace steptape {
 
 namespace {
 
-constexpr std::array kKinds = [] {
-  using enum GuardKind;
-  return std::array{kArgumentCount, kArgument,   kPresence,        kTensorKind,     kDevice,
-                    kDtype,         kShape,      kStride,          kOffset,         kTensorFlags,
-                    kRequiresGrad,  kInference,  kAlignment,       kMemory,         kOverlap,
-                    kAlive,         kHooks,      kTraining,        kModuleOption,   kParameters,
-                    kModuleBuffers, kSubModules, kParameterGroups, kHyperparameter, kOptimizerState,
-                    kHostValue,     kFact,       kPredicate,       kAmbient,        kHostState,
-                    kHostRead,      kRunShape,   kProcessGroup,    kException};
-}();
-
 /// By number.
-constexpr std::array<std::string_view, kKinds.size() + 1> kNames = {
+constexpr std::array<std::string_view, 35> kNames = {
     "none",           "argument_count",  "argument",     "presence",
     "tensor_kind",    "device",          "dtype",        "shape",
     "stride",         "offset",          "tensor_flags", "requires_grad",
@@ -33,6 +22,13 @@ constexpr std::array<std::string_view, kKinds.size() + 1> kNames = {
     "hyperparameter", "optimizer_state", "host_value",   "fact",
     "predicate",      "ambient",         "host_state",   "host_read",
     "run_shape",      "process_group",   "exception"};
+
+constexpr std::array kKinds = [] {
+  std::array<GuardKind, kNames.size() - 1> kinds{};
+  for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = static_cast<GuardKind>(i + 1);
+  return kinds;
+}();
+static_assert(kKinds.back() == GuardKind::kException);
 
 }  // namespace
 

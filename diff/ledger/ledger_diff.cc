@@ -12,20 +12,19 @@ namespace steptape::diff {
 namespace {
 
 constexpr std::array kParts = {
-    trace::Named<CallPart>{CallPart::kInputs, "inputs"},
-    trace::Named<CallPart>{CallPart::kResults, "results"},
-    trace::Named<CallPart>{CallPart::kGradients, "gradients"},
-    trace::Named<CallPart>{CallPart::kParameters, "parameters"},
-    trace::Named<CallPart>{CallPart::kGenerators, "generators"},
+    trace::Named{CallPart::kInputs, "inputs"},
+    trace::Named{CallPart::kResults, "results"},
+    trace::Named{CallPart::kGradients, "gradients"},
+    trace::Named{CallPart::kParameters, "parameters"},
+    trace::Named{CallPart::kGenerators, "generators"},
 };
-constexpr std::array kAllParts = {CallPart::kInputs, CallPart::kResults, CallPart::kGradients,
-                                  CallPart::kParameters, CallPart::kGenerators};
-static_assert(kParts.size() == kCallParts && kAllParts.size() == kCallParts);
+constexpr std::array kAllParts = trace::values_of(kParts);
+static_assert(kAllParts.size() == kCallParts);
 
 constexpr std::array kPartStatuss = {
-    trace::Named<PartStatus>{PartStatus::kNotTaken, "not taken"},
-    trace::Named<PartStatus>{PartStatus::kEqual, "equal"},
-    trace::Named<PartStatus>{PartStatus::kDiffers, "differs"},
+    trace::Named{PartStatus::kNotTaken, "not taken"},
+    trace::Named{PartStatus::kEqual, "equal"},
+    trace::Named{PartStatus::kDiffers, "differs"},
 };
 
 std::uint64_t digest_of_line(const trace::LedgerLine& line, CallPart part) {

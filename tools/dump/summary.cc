@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trace/named.h"
 #include "trace/operators.h"
 
 namespace steptape::tools {
@@ -79,6 +80,12 @@ std::uint64_t bytes_of_state(const trace::Trace& trace) {
 
 namespace {
 
+constexpr std::array kPartNames = {
+    trace::Named{StepPart::kForward, "forward"},
+    trace::Named{StepPart::kBackward, "backward"},
+    trace::Named{StepPart::kUpdate, "update"},
+};
+
 /// What torch calls the range around the step of an optimizer.
 constexpr std::string_view kOptimizerScope = "Optimizer.step#";
 
@@ -119,17 +126,7 @@ std::vector<bool> written_updates(const trace::Recording& recording) {
 
 }  // namespace
 
-std::string_view name_of(StepPart part) noexcept {
-  switch (part) {
-    case StepPart::kForward:
-      return "forward";
-    case StepPart::kBackward:
-      return "backward";
-    case StepPart::kUpdate:
-      return "update";
-  }
-  return "unknown";
-}
+std::string_view name_of(StepPart part) noexcept { return trace::find_name(kPartNames, part); }
 
 std::vector<StepPart> parts_of(const trace::Recording& recording) {
   std::vector<bool> is_update = scoped_updates(recording);
