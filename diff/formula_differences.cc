@@ -55,7 +55,7 @@ class FormulaComparison {
     return told == std::pair{trace::kNone, trace::kNone} || told_.insert(told).second;
   }
   static trace::BufferId buffer_of(const OpStream& stream, const trace::Value& value) {
-    const trace::Tensor* tensor = tensor_in(stream.recording(), value);
+    const trace::Tensor* tensor = stream.recording().find_tensor(value);
     return tensor == nullptr ? trace::kNone : tensor->buffer;
   }
 
@@ -84,8 +84,7 @@ class FormulaComparison {
     const trace::Operator& op = recording.operator_of(recording.ops[pair_.a]);
     const auto names = trace::arguments_of(op.schema);
     std::string place = fmt::format("op {} {} ", pair_.a, op.full_name());
-    place += argument_ < names.size() ? std::string(names[argument_].name)
-                                      : fmt::format("inputs[{}]", argument_);
+    place += trace::argument_name(names, argument_);
     return item == trace::kNone ? place : fmt::format("{}[{}]", place, item);
   }
 

@@ -15,9 +15,8 @@ namespace {
 
 /// "float32 [8, 4]" for a tensor, the value for anything else.
 std::string words_of_state(const trace::Recording& recording, const trace::Value& value) {
-  const trace::Tensor* tensor = tensor_in(recording, value);
-  if (tensor == nullptr) return words_of(value);
-  return fmt::format("{} [{}]", name_of(tensor->dtype), fmt::join(tensor->sizes, ", "));
+  const trace::Tensor* tensor = recording.find_tensor(value);
+  return tensor == nullptr ? words_of(value) : words_of_geometry(*tensor);
 }
 
 /// Compares two optimizers of one path.

@@ -180,12 +180,6 @@ std::string kind_of(const trace::Value& value) {
   return is_number(value) ? "a number" : "a value";
 }
 
-std::string words_of_geometry(const trace::Recording& recording, trace::TensorId id) {
-  if (id == trace::kNoTensor) return "undefined";
-  const trace::Tensor& tensor = recording.tensors[id];
-  return fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.sizes, ", "));
-}
-
 bool is_of_model(const trace::Tracked& tracked) {
   return tracked.role == trace::Role::kParameter || tracked.role == trace::Role::kModuleBuffer;
 }

@@ -73,7 +73,7 @@ std::string OpStream::words_of_tensor(const trace::Tensor& tensor) const {
   } else if (const std::string number = number_of(tensor); !number.empty()) {
     words = number + " ";
   }
-  words += fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.sizes, ", "));
+  words += words_of_geometry(tensor);
   if (buffer.device != trace::Device{}) words += " " + text_of(buffer.device);
   if (!tensor.is_contiguous())
     words += fmt::format(" strides [{}]", fmt::join(tensor.strides, ", "));

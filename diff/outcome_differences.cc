@@ -9,12 +9,6 @@
 namespace steptape::diff {
 namespace {
 
-std::string geometry_of(const trace::Recording& recording, trace::TensorId id) {
-  if (id == trace::kNoTensor) return "undefined";
-  const trace::Tensor& tensor = recording.tensors[id];
-  return fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.sizes, ", "));
-}
-
 class Properties {
  public:
   explicit Properties(const trace::Recording& recording) : recording_(recording) {}
@@ -45,7 +39,7 @@ class Properties {
 
   void add_results() {
     for (std::size_t i = 0; i < recording_.results.size(); ++i) {
-      add(fmt::format("results[{}]", i), geometry_of(recording_, recording_.results[i]));
+      add(fmt::format("results[{}]", i), words_of_geometry(recording_, recording_.results[i]));
     }
     add("results for observers", std::to_string(recording_.observed));
     for (std::size_t i = 0; i < recording_.numbers.size(); ++i) {
@@ -57,7 +51,7 @@ class Properties {
 
   void add_gradients() {
     for (const trace::ExitGradient& gradient : recording_.exit_gradients) {
-      add(gradient.path() + " at exit", geometry_of(recording_, gradient.tensor));
+      add(gradient.path() + " at exit", words_of_geometry(recording_, gradient.tensor));
     }
   }
 

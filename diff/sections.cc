@@ -55,7 +55,7 @@ class MemoryByModule {
     std::vector<trace::Property> properties = {{"step", "step", step_.words()}};
     for (const auto& [module, memory] : modules_) {
       const std::string path =
-          module == trace::kNone ? std::string("no module") : recording_.modules[module].path;
+          module == trace::kNone ? "no module" : recording_.module_path(module);
       properties.push_back({path, path, memory.words()});
     }
     return properties;

@@ -94,8 +94,7 @@ class Stats {
  public:
   ModuleStat& of(const OpStream& stream, trace::Index op) {
     const trace::Recording& recording = stream.recording();
-    const trace::Index module = recording.ops[op].module;
-    const std::string path = module == trace::kNone ? "" : recording.modules[module].path;
+    const std::string path = recording.module_path(recording.ops[op].module);
     const auto [found, is_new] = positions_.try_emplace(path, stats_.size());
     if (is_new) stats_.push_back({.module = path});
     return stats_[found->second];
@@ -160,12 +159,6 @@ std::string layout_of(const trace::Tensor& tensor) {
   return "strides " + list_of(tensor.strides) + words_of_view(tensor);
 }
 
-bool has_tensor(const trace::Value& value) {
-  bool has = false;
-  for_each_tensor(value, [&has](trace::TensorId) { has = true; });
-  return has;
-}
-
 class OpComparison {
  public:
   OpComparison(const OpStream& a, trace::Index x, const OpStream& b, trace::Index y,
@@ -189,8 +182,7 @@ class OpComparison {
     for (trace::Index i = 0; i < most; ++i) {
       argument_ = i;
       const auto& names = i < op_a_.inputs.size() ? names_a : names_b;
-      compare(i < names.size() ? std::string(names[i].name) : fmt::format("inputs[{}]", i),
-              i < op_a_.inputs.size() ? &op_a_.inputs[i] : nullptr,
+      compare(trace::argument_name(names, i), i < op_a_.inputs.size() ? &op_a_.inputs[i] : nullptr,
               i < op_b_.inputs.size() ? &op_b_.inputs[i] : nullptr);
     }
     compare_results();
@@ -227,7 +219,7 @@ class OpComparison {
     if (list_x != nullptr && list_y != nullptr && item_ == trace::kNone) {
       return compare_lists(place, *list_x, *list_y);
     }
-    const bool is_argument = x == nullptr || y == nullptr || has_tensor(*x) || has_tensor(*y);
+    const bool is_argument = x == nullptr || y == nullptr || holds_tensor(*x) || holds_tensor(*y);
     differ(is_argument ? OpAspect::kArgument : OpAspect::kScalar, place, words(a_, x_, x),
            words(b_, y_, y));
   }

@@ -412,6 +412,18 @@ struct Recording {
   friend bool operator==(const Recording&, const Recording&) = default;
 
   const Operator& operator_of(const Op& op) const { return operators[op.op]; }
+  /// The tensor that `value` is; null where it is undefined or something else.
+  const Tensor* find_tensor(const Value& value) const noexcept {
+    const auto* tensor = std::get_if<TensorRef>(&value.data);
+    return tensor == nullptr || tensor->id == kNoTensor ? nullptr : &tensors[tensor->id];
+  }
+  /// Empty for kNone.
+  std::string module_path(Index module) const {
+    return module == kNone ? std::string() : modules[module].path;
+  }
+  std::string_view scope_of(const Op& op) const {
+    return op.scope == kNone ? std::string_view() : scopes[op.scope];
+  }
 };
 
 /// A step of a name and its recordings, one a variant, in the order in which they were made.

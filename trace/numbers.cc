@@ -53,7 +53,7 @@ Index find_input(const Recording& recording, std::string_view path) noexcept {
 
 Index input_on(const Recording& recording, BufferId buffer) noexcept {
   for (Index i = 0; i < recording.inputs.size(); ++i) {
-    const Tensor* input = tensor_in(recording, recording.inputs[i].value);
+    const Tensor* input = recording.find_tensor(recording.inputs[i].value);
     if (input != nullptr && input->buffer == buffer) return i;
   }
   return kNone;
@@ -125,7 +125,7 @@ bool can_be_put(const Recording& recording, const HeldInput& place) {
 bool can_be_carried(const Recording& recording, const HeldInput& place) {
   if (place.input == kNone) return can_be_put(recording, place);
   const Input& input = recording.inputs[place.input];
-  const Tensor* found = tensor_in(recording, input.value);
+  const Tensor* found = recording.find_tensor(input.value);
   if (found == nullptr) return false;
   const Tensor& before = *found;
   const bool stays = place.result == kNone;
@@ -138,16 +138,15 @@ bool can_be_carried(const Recording& recording, const HeldInput& place) {
       recording.buffers[before.buffer].role != Role::kInput)
     return false;
   for (Index i = 0; i < recording.inputs.size(); ++i) {
-    const Tensor* tensor = tensor_in(recording, recording.inputs[i].value);
-    if (tensor == nullptr || tensor->buffer != before.buffer) continue;
-    const Tensor& other = *tensor;
+    const Tensor* other = recording.find_tensor(recording.inputs[i].value);
+    if (other == nullptr || other->buffer != before.buffer) continue;
     const HeldInput* of = place_of(recording, i);
     if (of == nullptr || !of->is_carried || (of->result == kNone) != stays) return false;
     if (stays) continue;
     if (recording.results[of->result] == kNoTensor) return false;
     // what were views of one memory are so again
     const Tensor& left = recording.tensors[recording.results[of->result]];
-    if (left.buffer != after.buffer || left.offset - other.offset != after.offset - before.offset)
+    if (left.buffer != after.buffer || left.offset - other->offset != after.offset - before.offset)
       return false;
   }
   return true;

@@ -1,5 +1,7 @@
 #include "trace/operators.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -55,6 +57,11 @@ std::vector<SchemaArgument> arguments_of(std::string_view schema) {
     if (!schema.starts_with(',')) return arguments;
     schema.remove_prefix(1);
   }
+}
+
+std::string argument_name(const std::vector<SchemaArgument>& arguments, std::size_t position) {
+  return position < arguments.size() ? std::string(arguments[position].name)
+                                     : fmt::format("inputs[{}]", position);
 }
 
 namespace {

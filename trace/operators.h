@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct SchemaArgument {
 /// in order. Names and types are parts of `schema`, which must outlive them. Of text that is no
 /// schema, what reads as one.
 std::vector<SchemaArgument> arguments_of(std::string_view schema);
+/// "other"; "inputs[7]" where the schema does not name it.
+std::string argument_name(const std::vector<SchemaArgument>& arguments, std::size_t position);
 
 /// Tensors that an op reads and writes, in the order of its arguments, each once.
 struct OpUse {

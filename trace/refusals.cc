@@ -23,8 +23,8 @@ Refusal refusal_at(const Recording& recording, std::size_t op, RefusalCode code,
   Refusal refusal = make_refusal(code, std::move(message));
   refusal.op = recording.operator_of(found).full_name();
   refusal.op_index = static_cast<std::int64_t>(op);
-  if (found.module != kNone) refusal.module = recording.modules[found.module].path;
-  if (found.scope != kNone) refusal.place = recording.scopes[found.scope];
+  refusal.module = recording.module_path(found.module);
+  refusal.place = recording.scope_of(found);
   return refusal;
 }
 

@@ -410,8 +410,8 @@ class NumberChecker {
   void check_window(const Window& window, const Place& place) const {
     check_index(window.op, recording_.ops.size(), "op", place);
     const Op& op = recording_.ops[window.op];
-    const Tensor* base = op.inputs.empty() ? nullptr : tensor_in(recording_, op.inputs[0]);
-    const Tensor* given = op.outputs.size() == 1 ? tensor_in(recording_, op.outputs[0]) : nullptr;
+    const Tensor* base = op.inputs.empty() ? nullptr : recording_.find_tensor(op.inputs[0]);
+    const Tensor* given = op.outputs.size() == 1 ? recording_.find_tensor(op.outputs[0]) : nullptr;
     if (!gives_windows(recording_.operator_of(op)) || base == nullptr || given == nullptr)
       place.fail(fmt::format("op {} neither selects nor slices", window.op));
     if (!can_give(recording_, op, *base, *given) || given->numel() == 0)
@@ -473,7 +473,7 @@ class NumberChecker {
     if (of.place != kNone) check_index(of.place, recording_.held.size(), "place", place);
     if (of.input != kNone) {
       check_index(of.input, recording_.inputs.size(), "input", place);
-      if (tensor_in(recording_.inputs[of.input].value) == kNoTensor)
+      if (recording_.find_tensor(recording_.inputs[of.input].value) == nullptr)
         place.fail(fmt::format("input {} is not a tensor", of.input));
       if (place_of(recording_, of.input) != &of)
         place.fail(fmt::format("input {} is in two places", of.input));

@@ -30,57 +30,47 @@ bool store(double number, std::byte* bytes) noexcept {
   return true;
 }
 
-template <typename T>
-Value integer(const std::byte* bytes) noexcept {
-  return {static_cast<std::int64_t>(load<T>(bytes))};
+/// What `visit` makes of a T{} of the element type; `none` for a dtype that no host number stands
+/// for.
+template <typename Result, typename Visit>
+Result with_element_type(DType dtype, Result none, Visit&& visit) {
+  switch (dtype) {
+    case DType::kUInt8:
+      return visit(std::uint8_t{});
+    case DType::kInt8:
+      return visit(std::int8_t{});
+    case DType::kInt16:
+      return visit(std::int16_t{});
+    case DType::kInt32:
+      return visit(std::int32_t{});
+    case DType::kInt64:
+      return visit(std::int64_t{});
+    case DType::kFloat32:
+      return visit(float{});
+    case DType::kFloat64:
+      return visit(double{});
+    default:
+      return none;
+  }
 }
 
 }  // namespace
 
 Value element_of(const std::byte* bytes, DType dtype) noexcept {
-  switch (dtype) {
-    case DType::kBool:
-      return {load<std::uint8_t>(bytes) != 0};
-    case DType::kUInt8:
-      return integer<std::uint8_t>(bytes);
-    case DType::kInt8:
-      return integer<std::int8_t>(bytes);
-    case DType::kInt16:
-      return integer<std::int16_t>(bytes);
-    case DType::kInt32:
-      return integer<std::int32_t>(bytes);
-    case DType::kInt64:
-      return integer<std::int64_t>(bytes);
-    case DType::kFloat32:
-      return {Real{load<float>(bytes)}};
-    case DType::kFloat64:
-      return {Real{load<double>(bytes)}};
-    default:
-      return {};
-  }
+  if (dtype == DType::kBool) return {load<std::uint8_t>(bytes) != 0};
+  return with_element_type(dtype, Value(), [bytes](auto zero) -> Value {
+    using T = decltype(zero);
+    if constexpr (std::is_integral_v<T>)
+      return {static_cast<std::int64_t>(load<T>(bytes))};
+    else
+      return {Real{load<T>(bytes)}};
+  });
 }
 
 bool put_element(double number, DType dtype, std::byte* bytes) noexcept {
-  switch (dtype) {
-    case DType::kBool:
-      return store<std::uint8_t>(number != 0 ? 1 : 0, bytes);
-    case DType::kUInt8:
-      return store<std::uint8_t>(number, bytes);
-    case DType::kInt8:
-      return store<std::int8_t>(number, bytes);
-    case DType::kInt16:
-      return store<std::int16_t>(number, bytes);
-    case DType::kInt32:
-      return store<std::int32_t>(number, bytes);
-    case DType::kInt64:
-      return store<std::int64_t>(number, bytes);
-    case DType::kFloat32:
-      return store<float>(number, bytes);
-    case DType::kFloat64:
-      return store<double>(number, bytes);
-    default:
-      return false;
-  }
+  if (dtype == DType::kBool) return store<std::uint8_t>(number != 0 ? 1 : 0, bytes);
+  return with_element_type(
+      dtype, false, [number, bytes](auto zero) { return store<decltype(zero)>(number, bytes); });
 }
 
 namespace {

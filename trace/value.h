@@ -108,6 +108,12 @@ void for_each_tensor(const std::vector<Value>& values, Visit&& visit) {
   for (const Value& value : values) for_each_tensor(value, visit);
 }
 
+inline bool holds_tensor(const Value& value) {
+  bool holds = false;
+  for_each_tensor(value, [&holds](TensorId) { holds = true; });
+  return holds;
+}
+
 // Single elements of tensors as host numbers.
 
 /// The element at `bytes`; None for a dtype that no host number stands for (16-bit floats,

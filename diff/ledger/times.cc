@@ -37,7 +37,7 @@ void add(StepTimes& times, const trace::Recording& recording) {
   times.all.push_back(all);
   std::map<std::string, std::uint64_t> paths;  // several modules may be of one path
   for (const auto& [module, nanoseconds] : modules) {
-    paths[module == trace::kNone ? "" : recording.modules[module].path] += nanoseconds;
+    paths[recording.module_path(module)] += nanoseconds;
   }
   for (const auto& [path, nanoseconds] : paths) times.modules[path].push_back(nanoseconds);
 }

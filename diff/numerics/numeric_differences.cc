@@ -177,8 +177,8 @@ class NumericComparison {
 
   /// Of tensors at whose bits neither op looks: what both leave follows from dtype and sizes.
   Equality compare_geometry(const trace::Value& p, const trace::Value& q) const {
-    const trace::Tensor* x = tensor_in(a_.recording, p);
-    const trace::Tensor* y = tensor_in(b_.recording, q);
+    const trace::Tensor* x = a_.recording.find_tensor(p);
+    const trace::Tensor* y = b_.recording.find_tensor(q);
     if (x == nullptr || y == nullptr) return equality_of(x == y);
     return equality_of(x->dtype == y->dtype && x->sizes == y->sizes);
   }
@@ -348,7 +348,7 @@ std::vector<NumericStat> stats_of(const NumericDifferences& found, const trace::
   for (const NumericOp& op : found.ops) {
     const trace::Index module = a.ops[op.a].module;
     const auto [position, is_new] = positions.try_emplace(module, stats.size());
-    if (is_new) stats.push_back({module == trace::kNone ? "" : a.modules[module].path, 0, 0, 0, 0});
+    if (is_new) stats.push_back({a.module_path(module), 0, 0, 0, 0});
     NumericStat& stat = stats[position->second];
     if (op.is_noisy) {
       ++stat.noisy;

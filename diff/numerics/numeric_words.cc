@@ -24,10 +24,8 @@ const trace::Value* value_at(const trace::Op& op, trace::Index argument, trace::
 }
 
 std::string name_of_input(const OpStream& stream, const trace::Op& op, const NumericInput& input) {
-  const std::string& schema = stream.recording().operator_of(op).schema;
-  const auto names = trace::arguments_of(schema);
-  std::string name = input.argument < names.size() ? std::string(names[input.argument].name)
-                                                   : fmt::format("inputs[{}]", input.argument);
+  const auto names = trace::arguments_of(stream.recording().operator_of(op).schema);
+  std::string name = trace::argument_name(names, input.argument);
   if (input.item != trace::kNone) name += fmt::format("[{}]", input.item);
   return name;
 }
@@ -59,11 +57,7 @@ std::string words_of_tensor(const OpStream& stream, trace::Index op, const Numer
 
 const trace::Tensor* tensor_at(const OpStream& stream, trace::Index op, const NumericInput& input) {
   const trace::Value* value = value_at(stream.recording().ops[op], input.argument, input.item);
-  return value == nullptr ? nullptr : tensor_in(stream.recording(), *value);
-}
-
-std::string geometry_of(const trace::Tensor& tensor) {
-  return fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.sizes, ", "));
+  return value == nullptr ? nullptr : stream.recording().find_tensor(*value);
 }
 
 std::string words_of_scalar(const OpStream& stream, trace::Index op, const NumericInput& input) {
@@ -107,7 +101,7 @@ InputWords words_of_input(const NumericOp& op, const OpStream& a, const OpStream
   const trace::Tensor* p = tensor_at(a, op.a, input);
   const trace::Tensor* q = tensor_at(b, op.b, input);
   if (p != nullptr && q != nullptr && (p->sizes != q->sizes || p->dtype != q->dtype)) {
-    return {name_of_input(a, of_a, input), geometry_of(*p), geometry_of(*q)};
+    return {name_of_input(a, of_a, input), words_of_geometry(*p), words_of_geometry(*q)};
   }
   return {name_of_input(a, of_a, input), words_of_tensor(a, op.a, input, input.a),
           words_of_tensor(b, op.b, input, input.b)};

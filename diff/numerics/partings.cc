@@ -93,9 +93,8 @@ class PartingFinder {
         written.inputs.empty() ? nullptr : std::get_if<trace::List>(&written.inputs.front().data);
     const trace::Index item = op.input.kind == InputKind::kTensor ? op.input.item : trace::kNone;
     if (list != nullptr && item < list->size()) {
-      if (const trace::Tensor* tensor = tensor_in(recording_, (*list)[item])) {
-        const std::string& path = recording_.buffers[tensor->buffer].path;
-        const auto named = std::ranges::find(all, path);
+      if (const trace::Tensor* tensor = recording_.find_tensor((*list)[item])) {
+        const auto named = std::ranges::find(all, recording_.buffers[tensor->buffer].path);
         if (named != all.end()) std::rotate(all.begin(), named, named + 1);
       }
     }

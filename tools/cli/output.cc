@@ -104,6 +104,8 @@ std::string shown(std::string_view name) {
   return out;
 }
 
+std::string shown_module(std::string_view path) { return path.empty() ? "no module" : shown(path); }
+
 std::string size_of(std::uint64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   auto size = static_cast<double>(bytes);

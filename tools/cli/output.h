@@ -34,6 +34,8 @@ std::string toned(Tone tone, std::string_view text);
 
 /// Without the characters that would move a terminal's cursor: names in a trace are untrusted.
 std::string shown(std::string_view name);
+/// The same; "no module" where it is empty.
+std::string shown_module(std::string_view path);
 /// "17 B", "4.0 KiB", "1.5 GiB".
 std::string size_of(std::uint64_t bytes);
 /// "1 op", "2 ops".

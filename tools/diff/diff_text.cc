@@ -21,16 +21,13 @@ using diff::Section;
 constexpr std::size_t kMost = 8;
 
 std::string module_of(const trace::Recording& recording, trace::Index op) {
-  const trace::Index module = recording.ops[op].module;
-  return module == trace::kNone ? "" : recording.modules[module].path;
+  return recording.module_path(recording.ops[op].module);
 }
 
 /// Ops before, ops now, edits by kind; modules in which nothing differs have no line.
 void put_stats(Lines& out, const std::vector<diff::ModuleStat>& stats) {
   std::size_t widest = 0;
-  const auto name_of = [](const diff::ModuleStat& stat) {
-    return stat.module.empty() ? "no module" : shown(stat.module);
-  };
+  const auto name_of = [](const diff::ModuleStat& stat) { return shown_module(stat.module); };
   for (const diff::ModuleStat& stat : stats) widest = std::max(widest, name_of(stat).size());
   for (const diff::ModuleStat& stat : stats) {
     if (stat.removed + stat.inserted + stat.moved + stat.changed == 0) continue;
@@ -113,9 +110,8 @@ class RecordingText {
   }
 
   void put_module(const diff::ModuleStat& stat, const std::vector<const diff::Edit*>& edits) {
-    out_.line("  {}  {} → {} ops",
-              toned(Tone::kHeading, stat.module.empty() ? "no module" : shown(stat.module)),
-              stat.ops_a, stat.ops_b);
+    out_.line("  {}  {} → {} ops", toned(Tone::kHeading, shown_module(stat.module)), stat.ops_a,
+              stat.ops_b);
     const std::size_t shown_ones = std::min(most(), edits.size());
     for (std::size_t i = 0; i < shown_ones; ++i) put_edit(*edits[i]);
     if (edits.size() > shown_ones) out_.line("    and {} more", edits.size() - shown_ones);

@@ -81,9 +81,7 @@ class NumericsText {
   void put_modules() {
     const auto stats = stats_of(found_, a_.recording());
     std::size_t widest = 0;
-    const auto name_of = [](const diff::NumericStat& stat) {
-      return stat.module.empty() ? "no module" : shown(stat.module);
-    };
+    const auto name_of = [](const diff::NumericStat& stat) { return shown_module(stat.module); };
     for (const diff::NumericStat& stat : stats) widest = std::max(widest, name_of(stat).size());
     for (const diff::NumericStat& stat : stats) {
       out_.line("  {:<{}}  {}", name_of(stat), widest,
@@ -120,7 +118,7 @@ class NumericsText {
 Json numeric_op_json(const diff::NumericOp& op, const diff::OpStream& a, const diff::OpStream& b) {
   const trace::Recording& recording = a.recording();
   const trace::Op& of_a = recording.ops[op.a];
-  const std::string scope = of_a.scope == trace::kNone ? "" : recording.scopes[of_a.scope];
+  const std::string scope(recording.scope_of(of_a));
   Json json = {{"a", op.a},
                {"b", op.b},
                {"status", name_of(op.status)},

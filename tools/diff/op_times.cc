@@ -78,9 +78,7 @@ std::string op_times_text(const diff::StepDiff& step, Detail detail) {
   const std::size_t most =
       detail == Detail::kAll ? modules.size() : std::min(kMostModules, modules.size());
   for (std::size_t i = 0; i < most; ++i) {
-    text += fmt::format("    {}: {}\n",
-                        modules[i].module.empty() ? "no module" : shown(modules[i].module),
-                        words_of(modules[i]));
+    text += fmt::format("    {}: {}\n", shown_module(modules[i].module), words_of(modules[i]));
   }
   if (most < modules.size()) text += fmt::format("    and {} more\n", modules.size() - most);
   return text;

@@ -73,8 +73,7 @@ std::string bits_of(const trace::Value& value) {
 std::string geometry_of(const trace::Recording& recording, trace::TensorId id) {
   if (id == trace::kNoTensor) return "undefined";
   const trace::Tensor& tensor = recording.tensors[id];
-  return fmt::format("{} [{}] {}", name_of(tensor.dtype), fmt::join(tensor.sizes, ", "),
-                     text_of(recording.buffers[tensor.buffer].device));
+  return trace::words_of_geometry(tensor) + " " + text_of(recording.buffers[tensor.buffer].device);
 }
 
 Json geometry_json(const trace::Recording& recording, trace::TensorId id) {

@@ -44,8 +44,8 @@ std::vector<Constant> list_constants(const trace::Recording& recording) {
     Constant constant{buffer.path, buffer.bytes, buffer.content != nullptr, first[i], "", ""};
     if (first[i] != trace::kNone) {
       const trace::Op& op = recording.ops[first[i]];
-      if (op.module != trace::kNone) constant.module = recording.modules[op.module].path;
-      if (op.scope != trace::kNone) constant.scope = recording.scopes[op.scope];
+      constant.module = recording.module_path(op.module);
+      constant.scope = recording.scope_of(op);
     }
     constants.push_back(std::move(constant));
   }
@@ -94,8 +94,8 @@ bool is_forward(const trace::Op& op) { return op.phase == trace::Phase::kForward
 std::vector<bool> scoped_updates(const trace::Recording& recording) {
   std::vector<bool> is_update;
   for (const trace::Op& op : recording.ops) {
-    is_update.push_back(op.scope != trace::kNone && is_forward(op) &&
-                        recording.scopes[op.scope].find(kOptimizerScope) != std::string::npos);
+    is_update.push_back(is_forward(op) &&
+                        recording.scope_of(op).find(kOptimizerScope) != std::string::npos);
   }
   return is_update;
 }

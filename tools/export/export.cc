@@ -91,7 +91,7 @@ std::string export_csv(const ChosenRecording& chosen) {
     csv += fmt::format("{},{},{},{},{},{},{}\r\n", i, name_of(parts[i]),
                        cell(recording.operator_of(op).full_name()), cell(stream.call_of(op)),
                        op.sequence < 0 ? "" : std::to_string(op.sequence), cell(stream.op(i).text),
-                       cell(op.scope == trace::kNone ? "" : recording.scopes[op.scope]));
+                       cell(recording.scope_of(op)));
   }
   return csv;
 }

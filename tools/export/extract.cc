@@ -188,7 +188,7 @@ class Program : private PythonValue {
   /// The least and largest element of the step's input that lies in `buffer`.
   std::optional<std::pair<std::int64_t, std::int64_t>> range_of(trace::BufferId buffer) const {
     for (const trace::Input& input : recording_.inputs) {
-      const trace::Tensor* tensor = tensor_in(recording_, input.value);
+      const trace::Tensor* tensor = recording_.find_tensor(input.value);
       if (tensor != nullptr && tensor->buffer == buffer) return input.range;
     }
     return std::nullopt;
@@ -230,10 +230,10 @@ class Program : private PythonValue {
   /// The recorded geometry of what stands in `output`, as the program puts it.
   std::string geometry_of(const trace::Value& output) const {
     if (const auto* list = std::get_if<trace::List>(&output.data)) return geometry_of(*list);
-    const trace::Tensor* tensor = tensor_in(recording_, output);
-    if (tensor == nullptr) return "None";
-    return fmt::format("'{} [{}] strides [{}]'", name_of(tensor->dtype),
-                       fmt::join(tensor->sizes, ", "), fmt::join(tensor->strides, ", "));
+    const trace::Tensor* tensor = recording_.find_tensor(output);
+    return tensor == nullptr ? "None"
+                             : fmt::format("'{} strides [{}]'", trace::words_of_geometry(*tensor),
+                                           fmt::join(tensor->strides, ", "));
   }
   std::string geometry_of(const trace::List& outputs) const {
     std::vector<std::string> each;

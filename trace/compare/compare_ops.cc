@@ -11,12 +11,6 @@
 namespace steptape::trace {
 namespace {
 
-bool holds_tensor(const Value& value) {
-  bool holds = false;
-  for_each_tensor(value, [&holds](TensorId) { holds = true; });
-  return holds;
-}
-
 /// Whether two arguments name the same tensors in the same places; their scalars may differ.
 bool same_tensors(const Value& a, const Value& b) {
   if (!holds_tensor(a) && !holds_tensor(b)) return true;

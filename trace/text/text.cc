@@ -456,6 +456,14 @@ std::string print(const Recording& recording, Contents contents) {
   return printer.take();
 }
 
+std::string words_of_geometry(const Tensor& tensor) {
+  return fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.sizes, ", "));
+}
+
+std::string words_of_geometry(const Recording& recording, TensorId tensor) {
+  return tensor == kNoTensor ? "undefined" : words_of_geometry(recording.tensors[tensor]);
+}
+
 std::string print_op(const Recording& recording, const Op& op) {
   return fmt::format("{}({})", operator_word(recording, op.op), join_values(op.inputs));
 }

@@ -23,6 +23,10 @@ std::string print_op(const Recording& recording, const Op& op);
 std::string print_value(const Value& value);
 /// The same for people: reals in decimal alone, "0.1". Two reals of other bits never read alike.
 std::string words_of(const Value& value);
+/// "float32 [8, 4]"
+std::string words_of_geometry(const Tensor& tensor);
+/// The same; "undefined" for kNoTensor.
+std::string words_of_geometry(const Recording& recording, TensorId tensor);
 
 // The small words of the text form.
 
