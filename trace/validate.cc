@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <unordered_set>
+#include <vector>
 
 #include "steptape/error.h"
 #include "trace/numbers.h"
@@ -57,10 +58,6 @@ void Place::fail(std::string_view what) const {
   throw Error(ErrorCode::kDataLoss, fmt::format("{}{}{}", where, where.empty() ? "" : ": ", what));
 }
 
-void check_index(std::size_t index, std::size_t count, std::string_view what, const Place& place) {
-  if (index >= count) place.fail(fmt::format("{} {}, but there are {}", what, index, count));
-}
-
 void validate(const Recording& recording) {
   KnownDigests digests;
   validate_recording(recording, Place(), digests);
@@ -80,6 +77,21 @@ void validate(const Trace& trace) {
 }
 
 namespace {
+
+void check_index(std::size_t index, std::size_t count, std::string_view what, const Place& place) {
+  if (index >= count) place.fail(fmt::format("{} {}, but there are {}", what, index, count));
+}
+
+void check_optional(Index index, std::size_t count, std::string_view what, const Place& place) {
+  if (index != kNone) check_index(index, count, what, place);
+}
+
+/// Has `checker` look at each of `items`: "<place>, <word> 3".
+template <typename Checker, typename Item>
+void check_each(const Checker& checker, const std::vector<Item>& items, const Place& place,
+                std::string_view word, void (Checker::*check)(const Item&, const Place&) const) {
+  for (std::size_t i = 0; i < items.size(); ++i) (checker.*check)(items[i], {place, word, i});
+}
 
 /// The checks of one recording, in the order in which the later ones rely on the earlier.
 class Checker {
@@ -119,10 +131,6 @@ class Checker {
   }
   void check_op_or_end(std::size_t op, const Place& place) const {
     if (op != recording_.ops.size()) check_index(op, recording_.ops.size(), "op", place);
-  }
-  static void check_optional(Index index, std::size_t count, std::string_view what,
-                             const Place& place) {
-    if (index != kNone) check_index(index, count, what, place);
   }
   static void check_device(const Device& device, const Place& place) {
     const auto kind = static_cast<unsigned>(device.kind);
@@ -316,15 +324,7 @@ void Checker::check_refusal(const Refusal& refusal, const Place& place) const {
   }
 }
 
-}  // namespace
-
-void validate_recording(const Recording& recording, const Place& place, KnownDigests& digests) {
-  Checker(recording, digests).check(place);
-  validate_numbers(recording, place);
-}
-
-namespace {
-
+/// Leaves, formulas and the places where they enter; the rest of the recording is valid.
 class NumberChecker {
  public:
   explicit NumberChecker(const Recording& recording)
@@ -453,14 +453,10 @@ class NumberChecker {
 
   void check_number(const Number& number, const Place& place) const {
     if (!is_number(number.value)) place.fail("is not a number");
-    if (number.formula != kNone) {
-      check_index(number.formula, recording_.formulas.size(), "formula", place);
-    }
+    check_optional(number.formula, recording_.formulas.size(), "formula", place);
     if (number.op == kNone) return;
-    for (const HostRead& read : recording_.reads) {
-      if (read.op == number.op) return;
-    }
-    place.fail(fmt::format("op {} is not a host read", number.op));
+    if (std::ranges::find(recording_.reads, number.op, &HostRead::op) == recording_.reads.end())
+      place.fail(fmt::format("op {} is not a host read", number.op));
   }
 
   // NOLINTNEXTLINE(readability-convert-member-functions-to-static): as all that check_each calls
@@ -470,7 +466,7 @@ class NumberChecker {
   }
 
   void check_place(const HeldInput& of, const Place& place) const {
-    if (of.place != kNone) check_index(of.place, recording_.held.size(), "place", place);
+    check_optional(of.place, recording_.held.size(), "place", place);
     if (of.input != kNone) {
       check_index(of.input, recording_.inputs.size(), "input", place);
       if (recording_.find_tensor(recording_.inputs[of.input].value) == nullptr)
@@ -478,7 +474,7 @@ class NumberChecker {
       if (place_of(recording_, of.input) != &of)
         place.fail(fmt::format("input {} is in two places", of.input));
     }
-    if (of.result != kNone) check_index(of.result, recording_.results.size(), "result", place);
+    check_optional(of.result, recording_.results.size(), "result", place);
     if (of.input == kNone && (of.result == kNone || recording_.results[of.result] == kNoTensor))
       place.fail("has no tensor");
   }
@@ -498,7 +494,8 @@ class NumberChecker {
 
 }  // namespace
 
-void validate_numbers(const Recording& recording, const Place& place) {
+void validate_recording(const Recording& recording, const Place& place, KnownDigests& digests) {
+  Checker(recording, digests).check(place);
   NumberChecker(recording).check(place);
 }
 

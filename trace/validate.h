@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "trace/model.h"
 
@@ -39,16 +38,5 @@ inline constexpr int kMaxValueDepth = 32;
 /// `validate(const Recording&)` with the words that lead to the recording. `digests` may know what
 /// other recordings share with it.
 void validate_recording(const Recording& recording, const Place& place, KnownDigests& digests);
-/// Leaves, formulas and the places where they enter.
-void validate_numbers(const Recording& recording, const Place& place);
-
-void check_index(std::size_t index, std::size_t count, std::string_view what, const Place& place);
-
-/// Has `checker` look at each of `items`: "<place>, <word> 3".
-template <typename Checker, typename Item>
-void check_each(const Checker& checker, const std::vector<Item>& items, const Place& place,
-                std::string_view word, void (Checker::*check)(const Item&, const Place&) const) {
-  for (std::size_t i = 0; i < items.size(); ++i) (checker.*check)(items[i], {place, word, i});
-}
 
 }  // namespace steptape::trace
