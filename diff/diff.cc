@@ -243,16 +243,16 @@ std::size_t Diff::count(Section section) const noexcept {
   return count;
 }
 
-const RecordingDiff* Diff::first_numeric() const noexcept {
+RecordingOfStep Diff::first_numeric() const noexcept {
   for (const StepDiff& step : steps) {
     const RecordingDiff* first = nullptr;
     for (const RecordingDiff& recording : step.recordings) {
       if (recording.numerics.count() == 0) continue;
       if (first == nullptr || recording.call < first->call) first = &recording;
     }
-    if (first != nullptr) return first;
+    if (first != nullptr) return {&step, first};
   }
-  return nullptr;
+  return {};
 }
 
 Diff compare(const trace::Trace& a, const trace::Trace& b, std::string_view step,

@@ -81,6 +81,11 @@ struct StepDiff {
   std::vector<std::uint64_t> calls_only_in_a, calls_only_in_b;
 };
 
+struct RecordingOfStep {
+  const StepDiff* step = nullptr;
+  const RecordingDiff* recording = nullptr;
+};
+
 /// How two traces differ. It holds no reference to them; ops and recordings stand as positions.
 /// Left out: what a run is about by itself (host, process, time), saved state, bytes of inputs and
 /// tracked tensors where ops have no digests, and numbers that formulas follow.
@@ -96,7 +101,7 @@ struct Diff {
   std::size_t count(Section section) const noexcept;
   /// The recordings of the first call in which ops left other bits, or a buffer was entered with
   /// others, noise left out: of the first step that has any. Null where there is none.
-  const RecordingDiff* first_numeric() const noexcept;
+  RecordingOfStep first_numeric() const noexcept;
 };
 
 /// All must be valid. With `step`, of the step of this name alone. `controls` are other runs of the

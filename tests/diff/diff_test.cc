@@ -229,7 +229,7 @@ TEST(DiffOfTracesTest, WhatOpsOfAWarmUpLeftCounts) {
   const Diff found = compare(a, b);
   ASSERT_TRUE(found.steps[0].recordings[0].is_beside);
   EXPECT_GT(found.count(Section::kNumerics), 0u);
-  EXPECT_EQ(found.first_numeric(), &found.steps[0].recordings[0]);
+  EXPECT_EQ(found.first_numeric().recording, &found.steps[0].recordings[0]);
 }
 
 TEST(DiffOfTracesTest, SectionsHaveNames) {

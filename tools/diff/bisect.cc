@@ -84,19 +84,14 @@ Bisection bisect_ledgers(const Comparison& found) {
 /// A recording that was entered with other bits came after the call where the runs parted.
 Bisection bisect_recordings(const Comparison& found) {
   Bisection out;
-  const diff::RecordingDiff* first = found.diff.first_numeric();
+  const auto [step, first] = found.diff.first_numeric();
   if (first == nullptr) return out;
-  const auto holds = [first](const diff::StepDiff& step) {
-    return std::ranges::any_of(step.recordings,
-                               [first](const auto& recording) { return &recording == first; });
-  };
-  const diff::StepDiff& step = *std::ranges::find_if(found.diff.steps, holds);
   out.status = Status::kNamed;
-  out.step = step.name;
+  out.step = step->name;
   out.call = first->call;
-  add_recordings(&step, out);
+  add_recordings(step, out);
   out.recording = first;
-  for (const diff::RecordingDiff& recording : step.recordings) {
+  for (const diff::RecordingDiff& recording : step->recordings) {
     const bool is_equal = recording.numerics.is_compared() && recording.numerics.count() == 0;
     if (is_equal && recording.call < out.call) {
       out.last_equal = std::max(out.last_equal, recording.call);
@@ -111,19 +106,10 @@ Bisection bisect_recordings(const Comparison& found) {
   return out;
 }
 
-bool has_compared_recordings(const diff::Diff& diff) {
-  return std::ranges::any_of(diff.steps, [](const diff::StepDiff& step) {
-    return std::ranges::any_of(step.recordings, [](const diff::RecordingDiff& recording) {
-      return recording.numerics.is_compared();
-    });
-  });
-}
-
 /// Refers to `found`, which must outlive it. Throws Error (failed_precondition) where there is
 /// nothing to compare: neither ledgers of both nor calls that both recorded with digests.
 Bisection bisect(const Comparison& found) {
-  const bool has_recordings = has_compared_recordings(found.diff);
-  if (!found.diff.ledger && !has_recordings) {
+  if (!found.diff.ledger && !found.diff.compares(diff::Section::kNumerics)) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "there is nothing to find the call by: neither ledgers beside both traces nor "
                 "calls that both recorded with digests. Run both with a ledger, or record the same "
@@ -135,8 +121,6 @@ Bisection bisect(const Comparison& found) {
   const Bisection by_recordings = bisect_recordings(found);
   return by_recordings.status == Status::kEqual ? by_ledgers : by_recordings;
 }
-
-using Status = Bisection::Status;
 
 /// Of the JSON; it grows when a key changes its meaning or goes.
 constexpr int kBisectVersion = 1;
@@ -345,7 +329,7 @@ int bisect_files(const Options& options) {
 int bisect_folders(const Options& options) {
   const FolderPairs pairs = pair_folders(options.a, options.b);
   Json traces = Json::array();
-  int exit_code = pairs.visit([&](const NamePair& names) {
+  const int exit_code = pairs.visit([&](const NamePair& names) {
     const Told told((std::filesystem::path(options.a) / names.a).string(),
                     (std::filesystem::path(options.b) / names.b).string(), options,
                     files_named(names.a, options.controls));
@@ -359,17 +343,11 @@ int bisect_folders(const Options& options) {
     return told.exit_code();
   });
   if (options.json) {
-    put(json_text({{"version", kBisectVersion},
-                   {"a", options.a},
-                   {"b", options.b},
-                   {"traces", traces},
-                   {"only_in_a", pairs.only_in_a},
-                   {"only_in_b", pairs.only_in_b}}));
+    put(json_text(pairs.json(kBisectVersion, traces)));
   } else {
-    put(lonely_text(pairs.only_in_a, options.a) + lonely_text(pairs.only_in_b, options.b));
+    put(pairs.lonely_text());
   }
-  const bool has_lonely = !pairs.only_in_a.empty() || !pairs.only_in_b.empty();
-  return std::max(exit_code, has_lonely ? kDiffers : kGood);
+  return exit_code;
 }
 
 int run(const Options& options) {

@@ -95,19 +95,12 @@ class FolderDiff {
     const int exit_code =
         pairs.visit([this](const NamePair& names) { return compare_named(names); });
     if (options_.json) {
-      put(json_text({{"version", kDiffVersion},
-                     {"a", options_.a},
-                     {"b", options_.b},
-                     {"traces", traces_},
-                     {"only_in_a", pairs.only_in_a},
-                     {"only_in_b", pairs.only_in_b}}));
+      put(json_text(pairs.json(kDiffVersion, traces_)));
     } else {
-      text_ += lonely_text(pairs.only_in_a, options_.a) + lonely_text(pairs.only_in_b, options_.b);
-      put_paged(text_ + (note_.empty() ? "" : "\n" + note_),
+      put_paged(text_ + pairs.lonely_text() + (note_.empty() ? "" : "\n" + note_),
                 options_.no_pager ? Paging::kNever : Paging::kOnTerminal);
     }
-    const bool has_lonely = !pairs.only_in_a.empty() || !pairs.only_in_b.empty();
-    return std::max(exit_code, has_lonely ? kDiffers : kGood);
+    return exit_code;
   }
 
  private:

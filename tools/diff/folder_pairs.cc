@@ -33,7 +33,7 @@ const std::string* find_rank(const std::set<std::string>& names, const std::stri
 std::string NamePair::words() const { return a == b ? a : fmt::format("{} → {}", a, b); }
 
 int FolderPairs::visit(const std::function<int(const NamePair& names)>& visit) const {
-  int worst = kGood;
+  int worst = only_in_a.empty() && only_in_b.empty() ? kGood : kDiffers;
   for (const NamePair& names : both) {
     try {
       worst = std::max(worst, visit(names));
@@ -45,10 +45,28 @@ int FolderPairs::visit(const std::function<int(const NamePair& names)>& visit) c
   return worst;
 }
 
+Json FolderPairs::json(int version, const Json& traces) const {
+  return {{"version", version},    {"a", a}, {"b", b}, {"traces", traces}, {"only_in_a", only_in_a},
+          {"only_in_b", only_in_b}};
+}
+
+std::string FolderPairs::lonely_text() const {
+  std::string text;
+  const auto add = [&text](const std::vector<std::string>& names, const std::string& folder) {
+    for (const std::string& name : names) {
+      text += fmt::format("{}: {} only in {}\n", toned(Tone::kHeading, shown(name)),
+                          toned(Tone::kBad, "differ:"), folder);
+    }
+  };
+  add(only_in_a, a);
+  add(only_in_b, b);
+  return text;
+}
+
 FolderPairs pair_folders(const std::filesystem::path& a, const std::filesystem::path& b) {
   std::set<std::string> left_a = traces_in(a);
   std::set<std::string> left_b = traces_in(b);
-  FolderPairs pairs;
+  FolderPairs pairs = {a.string(), b.string(), {}, {}, {}};
   const auto pair = [&](const NamePair& names) {
     pairs.both.push_back(names);
     left_a.erase(names.a);
@@ -96,15 +114,6 @@ std::vector<std::filesystem::path> files_named(const std::string& name,
     if (other != nullptr) paths.push_back(std::filesystem::path(folder) / *other);
   }
   return paths;
-}
-
-std::string lonely_text(const std::vector<std::string>& names, const std::string& folder) {
-  std::string text;
-  for (const std::string& name : names) {
-    text += fmt::format("{}: {} only in {}\n", toned(Tone::kHeading, shown(name)),
-                        toned(Tone::kBad, "differ:"), folder);
-  }
-  return text;
 }
 
 }  // namespace steptape::tools

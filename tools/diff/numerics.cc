@@ -150,12 +150,8 @@ Json numerics_json(const diff::NumericDifferences& found, const diff::OpStream& 
 
 std::string words_of_numerics(const diff::Diff& diff, const trace::Trace& a,
                               const trace::Trace& b) {
-  const diff::RecordingDiff* first = diff.first_numeric();
+  const auto [step, first] = diff.first_numeric();
   if (first == nullptr) return fmt::format("{} noisy", noisy_numerics(diff));
-  const auto step = std::ranges::find_if(diff.steps, [first](const diff::StepDiff& candidate) {
-    return std::ranges::any_of(candidate.recordings,
-                               [first](const auto& recording) { return &recording == first; });
-  });
   const diff::OpStream stream_a(a.find_step(step->name)->recordings[first->pair.a]);
   const diff::OpStream stream_b(b.find_step(step->name)->recordings[first->pair.b]);
   std::string words = words_of_call(*step, *first);
