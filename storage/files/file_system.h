@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -14,6 +15,14 @@ namespace steptape::storage {
 /// private ones are one call each. A negative result is an error of <cerrno> with its sign turned,
 /// as the kernel gives it. Threads may call at the same time.
 class FileSystem {
+  template <typename Call>
+  static auto until_not_interrupted(Call&& call) {
+    for (;;) {
+      const auto result = call();
+      if (result != -EINTR) return result;
+    }
+  }
+
  public:
   enum class Access { kRead, kCreate, kFolder, kAppend };
   struct Status {
@@ -29,7 +38,9 @@ class FileSystem {
   /// A descriptor. kCreate makes a file to write to, with at most `permissions`, and fails with
   /// EEXIST where the name is taken. kRead does not wait for the writer of a pipe. kAppend opens
   /// the file or makes it; what is written comes after all that it holds.
-  int open(const std::filesystem::path& path, Access access, std::uint32_t permissions = 0);
+  int open(const std::filesystem::path& path, Access access, std::uint32_t permissions = 0) {
+    return until_not_interrupted([&] { return open_once(path, access, permissions); });
+  }
   /// The descriptor is gone, whatever the result.
   int close(int descriptor) noexcept;
   /// All of `bytes`, after what was written before.
@@ -37,20 +48,38 @@ class FileSystem {
   /// Fills `out`; the result is smaller than that where the file ends.
   std::int64_t read(int descriptor, std::uint64_t offset, std::span<std::byte> out);
   /// Of a file or folder.
-  int sync(int descriptor);
+  int sync(int descriptor) {
+    return until_not_interrupted([&] { return sync_once(descriptor); });
+  }
   /// Leaves the first `bytes` of a file.
-  int truncate(int descriptor, std::uint64_t bytes);
+  int truncate(int descriptor, std::uint64_t bytes) {
+    return until_not_interrupted([&] { return truncate_once(descriptor, bytes); });
+  }
   /// Nobody else locks the file until the descriptor is closed or the process ends; EWOULDBLOCK
   /// where somebody has. It does not wait.
-  int lock(int descriptor);
-  int set_permissions(int descriptor, std::uint32_t permissions);
-  int status_of(int descriptor, Status& status);
+  int lock(int descriptor) {
+    return until_not_interrupted([&] { return lock_once(descriptor); });
+  }
+  int set_permissions(int descriptor, std::uint32_t permissions) {
+    return until_not_interrupted([&] { return set_permissions_once(descriptor, permissions); });
+  }
+  int status_of(int descriptor, Status& status) {
+    return until_not_interrupted([&] { return status_of_once(descriptor, status); });
+  }
   /// Follows links.
-  int status_at(const std::filesystem::path& path, Status& status);
+  int status_at(const std::filesystem::path& path, Status& status) {
+    return until_not_interrupted([&] { return status_at_once(path, status); });
+  }
   /// What the link at `path` holds; EINVAL where that is not a link.
-  int read_link(const std::filesystem::path& path, std::filesystem::path& target);
-  int rename(const std::filesystem::path& from, const std::filesystem::path& to);
-  int unlink(const std::filesystem::path& path) noexcept;
+  int read_link(const std::filesystem::path& path, std::filesystem::path& target) {
+    return until_not_interrupted([&] { return read_link_once(path, target); });
+  }
+  int rename(const std::filesystem::path& from, const std::filesystem::path& to) {
+    return until_not_interrupted([&] { return rename_once(from, to); });
+  }
+  int unlink(const std::filesystem::path& path) noexcept {
+    return until_not_interrupted([&] { return unlink_once(path); });
+  }
 
  private:
   virtual int open_once(const std::filesystem::path& path, Access access,

@@ -3,6 +3,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace steptape::storage {
 
@@ -10,9 +11,19 @@ namespace steptape::storage {
 class FirstProblem {
  public:
   /// Those after the first are dropped.
-  void note(std::exception_ptr problem) noexcept;
+  void note(std::exception_ptr problem) noexcept {
+    if (!std::exchange(is_noted_, true)) problem_ = std::move(problem);
+  }
   /// Its words, once. It must be a std::exception.
-  std::optional<std::string> tell();
+  std::optional<std::string> tell() {
+    const std::exception_ptr problem = std::exchange(problem_, nullptr);
+    if (!problem) return std::nullopt;
+    try {
+      std::rethrow_exception(problem);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  }
 
  private:
   std::exception_ptr problem_;
