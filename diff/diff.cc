@@ -124,8 +124,7 @@ RecordingDiff diff_recordings(const RecordingPair& pair, const trace::Recording&
   }
   findings.of(Section::kModules) = module_differences(a, b);
   for (const trace::GuardDifference& guard : guard_differences(a, b)) {
-    if (is_told_elsewhere(guard.kind)) continue;
-    findings.of(Section::kGuards).push_back({guard.path, guard.expected, guard.found});
+    if (!is_told_elsewhere(guard.kind)) findings.of(Section::kGuards).push_back(guard);
   }
   findings.of(Section::kConstants) = constant_differences(stream_a, stream_b, alignment);
   findings.of(Section::kRefusals) = differences(refusals_of(a), refusals_of(b));

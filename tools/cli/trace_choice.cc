@@ -87,6 +87,11 @@ trace::Trace with_step_alone(trace::Trace trace, const std::string& name) {
   return trace;
 }
 
+trace::Trace FileOptions::open() const {
+  trace::Trace trace = open_trace(path, partial ? Parts::kWhatIsLeft : Parts::kAll);
+  return step.empty() ? std::move(trace) : with_step_alone(std::move(trace), step);
+}
+
 ChosenRecording choose_recording(const trace::Trace& trace, const std::string& step,
                                  std::optional<std::size_t> position) {
   const trace::Step& chosen = choose_step(trace, step);

@@ -25,6 +25,16 @@ std::string_view fact_of(const trace::Trace& trace, std::string_view name);
 /// (invalid_argument) with the names that there are.
 trace::Trace with_step_alone(trace::Trace trace, const std::string& name);
 
+/// What a command line says of a trace that is shown.
+struct FileOptions {
+  std::string path;
+  std::string step;  ///< empty: all
+  bool json = false;
+  bool partial = false;
+
+  trace::Trace open() const;
+};
+
 /// One recording with its place in the trace.
 struct ChosenRecording {
   const trace::Step* step = nullptr;

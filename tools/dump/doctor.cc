@@ -15,13 +15,6 @@ namespace {
 
 constexpr std::size_t kMostReasons = 10;
 
-struct DoctorOptions {
-  std::string path;
-  std::string step;
-  bool json = false;
-  bool partial = false;
-};
-
 /// Most of its calls ran without a plan.
 bool is_ill(const trace::Account& account) { return 2 * account.replayed < account.calls(); }
 
@@ -81,7 +74,7 @@ Json json_of(const trace::Step& step) {
 
 void add_doctor(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("doctor", "Say why calls of a step were not replayed");
-  auto options = std::make_shared<DoctorOptions>();
+  auto options = std::make_shared<FileOptions>();
   command->add_option("FILE", options->path, "A trace")->required();
   command->add_option("--step", options->step, "Only the step of this name");
   command->add_flag("--json", options->json, "Print JSON");
@@ -93,9 +86,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
       "  steptape doctor run.tape --json | jq -r '.steps[].reasons[].remedy'\n"
       "Exit status: 0 half of the calls or more were replayed, 1 fewer of some step, 2 trouble.");
   command->callback([options, &exit_code] {
-    trace::Trace trace =
-        open_trace(options->path, options->partial ? Parts::kWhatIsLeft : Parts::kAll);
-    if (!options->step.empty()) trace = with_step_alone(std::move(trace), options->step);
+    const trace::Trace trace = options->open();
     std::string text;
     for (const trace::Step& step : trace.steps) text += (text.empty() ? "" : "\n") + text_of(step);
     put(options->json ? json_text({{"file", options->path}, {"steps", each(trace.steps, json_of)}})

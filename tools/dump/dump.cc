@@ -8,6 +8,7 @@
 #include "tools/cli/output.h"
 #include "tools/cli/trace_choice.h"
 #include "tools/dump/dumps.h"
+#include "tools/dump/info_json.h"
 #include "tools/dump/optimizer_view.h"
 #include "trace/compare/guard_differences.h"
 #include "trace/compare/guard_list.h"
@@ -15,15 +16,11 @@
 namespace steptape::tools {
 namespace {
 
-struct DumpOptions {
-  std::string path;
-  std::string step;
+struct DumpOptions : FileOptions {
   bool bytes = false;
   bool guards = false;
   bool optimizer = false;
   bool modules = false;
-  bool json = false;
-  bool partial = false;
 };
 
 /// What was asked for instead of the whole trace; null: nothing.
@@ -35,8 +32,7 @@ std::unique_ptr<RecordingView> view_of(const DumpOptions& options) {
 }
 
 void dump(const DumpOptions& options) {
-  trace::Trace trace = open_trace(options.path, options.partial ? Parts::kWhatIsLeft : Parts::kAll);
-  if (!options.step.empty()) trace = with_step_alone(std::move(trace), options.step);
+  const trace::Trace trace = options.open();
   if (const auto view = view_of(options)) {
     return put(options.json ? json_text(view_json(trace, *view)) : view_text(trace, *view));
   }
@@ -105,10 +101,9 @@ Json differences_json(const trace::Step& step, std::size_t position) {
   const trace::Recording* first = first_variant(step, position);
   if (first == nullptr) return nullptr;
   const auto difference_json = [](const trace::GuardDifference& difference) {
-    return Json{{"kind", name_of(difference.kind)},
-                {"path", difference.path},
-                {"expected", difference.expected},
-                {"found", difference.found}};
+    Json json = {{"kind", name_of(difference.kind)}};
+    json.update(finding_json(difference));
+    return json;
   };
   return {{"recording", first - step.recordings.data()},
           {"differences",

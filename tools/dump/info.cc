@@ -13,12 +13,6 @@
 namespace steptape::tools {
 namespace {
 
-struct InfoOptions {
-  std::string path;
-  bool json = false;
-  bool partial = false;
-};
-
 template <typename... Args>
 void line(fmt::format_string<Args...> format, Args&&... args) {
   put(fmt::format(format, std::forward<Args>(args)...) + "\n");
@@ -127,7 +121,7 @@ void show(const std::string& path, const trace::Trace& trace) {
 
 void add_info(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("info", "Show what a trace holds, on one screen");
-  auto options = std::make_shared<InfoOptions>();
+  auto options = std::make_shared<FileOptions>();
   command->add_option("FILE", options->path, "A trace")->required();
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--partial", options->partial, "Show what is left of a damaged file");
@@ -136,8 +130,7 @@ void add_info(CLI::App& app, int& exit_code) {
       "  steptape info run.tape\n"
       "  steptape info run.tape --json | jq '.steps[].recordings[].constants'");
   command->callback([options, &exit_code] {
-    const trace::Trace trace =
-        open_trace(options->path, options->partial ? Parts::kWhatIsLeft : Parts::kAll);
+    const trace::Trace trace = options->open();
     if (options->json) {
       put(json_text(info_json(options->path, trace)));
     } else {

@@ -7,7 +7,6 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "trace/compare/finding.h"
 #include "trace/compare/guard_list.h"
 
 namespace steptape::trace {
@@ -64,7 +63,7 @@ class GuardComparison {
 
  private:
   void add(const Guard& guard, const std::string& expected, const std::string& found) {
-    differences_.push_back({guard.kind, guard.path, expected, found});
+    differences_.push_back({{guard.path, expected, found}, guard.kind});
   }
   /// A guard that one of the recordings alone has: told once for its object, and not where that
   /// differs anyway.

@@ -5,16 +5,14 @@
 #include <vector>
 
 #include "steptape/guard_kind.h"
+#include "trace/compare/finding.h"
 #include "trace/model.h"
 
 namespace steptape::trace {
 
-/// A guard of one recording that does not hold as the other entered.
-struct GuardDifference {
+/// A guard of one recording that does not hold as the other entered: "inputs[0].size(0): 64 → 17".
+struct GuardDifference : Finding {
   GuardKind kind = GuardKind::kNone;
-  std::string path;      ///< "inputs[0].size(0)"
-  std::string expected;  ///< of the first recording: "64"; "absent" where it has no such guard
-  std::string found;     ///< of the second: "17"
   friend bool operator==(const GuardDifference&, const GuardDifference&) = default;
 };
 

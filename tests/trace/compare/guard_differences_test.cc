@@ -29,7 +29,7 @@ TEST(GuardDifferencesTest, AnotherSizeIsOneDifference) {
     return other;
   }());
   ASSERT_EQ(differences.size(), 1u);
-  EXPECT_EQ(differences[0], (GuardDifference{GuardKind::kShape, "inputs[0].size(0)", "2", "17"}));
+  EXPECT_EQ(differences[0], (GuardDifference{{"inputs[0].size(0)", "2", "17"}, GuardKind::kShape}));
 }
 
 TEST(GuardDifferencesTest, OtherDimensionsHideTheSizesThatOneSideLacks) {
