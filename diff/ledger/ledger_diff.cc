@@ -74,14 +74,14 @@ Calls calls_of(const trace::Ledger& ledger, std::string_view step) {
   return calls;
 }
 
-std::vector<TimeDifference> compare_times(const Calls& a, const Calls& b) {
-  std::map<trace::CallOutcome, std::array<std::vector<std::uint32_t>, 2>> times;
+std::vector<CallTimeDifference> compare_times(const Calls& a, const Calls& b) {
+  std::map<trace::CallOutcome, std::array<std::vector<std::uint64_t>, 2>> times;
   for (const trace::LedgerLine* line : a) times[line->outcome][0].push_back(line->microseconds);
   for (const trace::LedgerLine* line : b) times[line->outcome][1].push_back(line->microseconds);
-  std::vector<TimeDifference> out;
+  std::vector<CallTimeDifference> out;
   for (auto& [outcome, both] : times) {
     if (both[0].empty() || both[1].empty()) continue;
-    out.push_back({outcome, times_of(std::move(both[0])), times_of(std::move(both[1]))});
+    out.push_back({{times_of(std::move(both[0])), times_of(std::move(both[1]))}, outcome});
   }
   return out;
 }
@@ -219,7 +219,7 @@ std::uint64_t LedgerDiff::differing_times() const noexcept {
   std::uint64_t count = 0;
   for (const StepLedgerDiff& step : steps) {
     count +=
-        static_cast<std::uint64_t>(std::ranges::count_if(step.times, &TimeDifference::differs));
+        static_cast<std::uint64_t>(std::ranges::count_if(step.times, &CallTimeDifference::differs));
   }
   return count;
 }
@@ -267,7 +267,7 @@ LedgerDiff compare(const trace::Ledger& a, const trace::Ledger& b, std::string_v
 
 LedgerSummary summarize(const trace::Ledger& ledger, std::string_view step) {
   LedgerSummary summary;
-  std::map<trace::CallOutcome, std::vector<std::uint32_t>> times;
+  std::map<trace::CallOutcome, std::vector<std::uint64_t>> times;
   std::map<GuardKind, std::uint64_t> verdicts;
   for (const trace::LedgerLine& line : ledger.lines) {
     if (!step.empty() && ledger.steps[line.step] != step) continue;

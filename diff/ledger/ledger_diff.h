@@ -40,13 +40,9 @@ struct CallDifference {
   std::string_view origin() const noexcept;
 };
 
-/// How long calls of one outcome took on both sides.
-struct TimeDifference {
+/// How long calls of one outcome took on both sides, in microseconds.
+struct CallTimeDifference : TimeDifference {
   trace::CallOutcome outcome = trace::CallOutcome::kEager;
-  CallTimes a, b;
-
-  bool is_comparable() const noexcept { return are_comparable(a, b); }
-  bool differs() const noexcept { return differ(a, b); }
 };
 
 /// The calls of the step of one name; those of one number are compared.
@@ -59,8 +55,8 @@ struct StepLedgerDiff {
   std::uint64_t without_digests = 0;  ///< of those compared: no digest was taken on both sides
   std::uint64_t only_in_a = 0;
   std::uint64_t only_in_b = 0;
-  std::optional<CallDifference> first;  ///< noise left out
-  std::vector<TimeDifference> times;    ///< of outcomes that both sides have
+  std::optional<CallDifference> first;    ///< noise left out
+  std::vector<CallTimeDifference> times;  ///< of outcomes that both sides have
 };
 
 /// How two ledgers differ. Outcomes, variants and verdicts are not compared: audits come at random,
@@ -88,7 +84,7 @@ LedgerDiff compare(const trace::Ledger& a, const trace::Ledger& b, std::string_v
 
 struct OutcomeSummary {
   trace::CallOutcome outcome = trace::CallOutcome::kEager;
-  CallTimes times;
+  Times times;
 };
 
 struct VerdictCount {

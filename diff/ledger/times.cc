@@ -7,16 +7,6 @@
 namespace steptape::diff {
 namespace {
 
-bool is_outside(std::uint64_t median, const TimeBand& others, std::uint64_t resolution) {
-  return median + resolution < others.lower || median > others.upper + resolution;
-}
-
-TimeBand middle_half(const CallTimes& times) {
-  return {times.lower_quartile, times.median, times.upper_quartile};
-}
-
-constexpr std::uint64_t kOneMicrosecond = 1000;
-
 bool is_timed(const trace::Recording& recording) noexcept {
   return recording.status != trace::Status::kWarmUp && !recording.op_ns.empty();
 }
@@ -50,59 +40,33 @@ StepTimes times_of(const trace::Step& step) {
   return times;
 }
 
-TimeBand band_of(const OpTimes& times, bool is_middle_half) {
-  if (is_middle_half) return {times.lower_quartile, times.median, times.upper_quartile};
-  return {times.least, times.median, times.most};
-}
-
 }  // namespace
 
-bool lie_apart(const TimeBand& a, const TimeBand& b, std::uint64_t resolution) noexcept {
-  return is_outside(a.median, b, resolution) && is_outside(b.median, a, resolution);
-}
-
-CallTimes times_of(std::vector<std::uint32_t> microseconds) {
-  if (microseconds.empty()) return {};
-  std::ranges::sort(microseconds);
-  const auto at = [&microseconds](std::size_t percent) {
-    return microseconds[percentile(microseconds.size(), percent)];
+Times times_of(std::vector<std::uint64_t> times) {
+  if (times.empty()) return {};
+  std::ranges::sort(times);
+  const auto at = [&times](std::size_t percent) {
+    return times[(times.size() - 1) * percent / 100];
   };
-  return {microseconds.size(), at(25), at(50), at(75), at(95)};
+  return {times.size(), at(0), at(25), at(50), at(75), at(95), at(100)};
 }
 
-bool are_comparable(const CallTimes& a, const CallTimes& b) noexcept {
-  return std::min(a.calls, b.calls) >= kFewestCalls;
+bool TimeDifference::is_comparable() const noexcept { return std::min(a.count, b.count) >= fewest; }
+
+bool TimeDifference::has_middle_halves() const noexcept {
+  return std::min(a.count, b.count) >= kFewestForMiddleHalf;
 }
 
-bool differ(const CallTimes& a, const CallTimes& b) noexcept {
-  constexpr std::uint64_t kOneMicrosecond = 1;
-  return are_comparable(a, b) && lie_apart(middle_half(a), middle_half(b), kOneMicrosecond);
-}
-
-OpTimes op_times_of(std::vector<std::uint64_t> nanoseconds) {
-  if (nanoseconds.empty()) return {};
-  std::ranges::sort(nanoseconds);
-  const auto at = [&nanoseconds](std::size_t percent) {
-    return nanoseconds[percentile(nanoseconds.size(), percent)];
-  };
-  return {nanoseconds.size(), at(0), at(25), at(50), at(75), at(100)};
-}
-
-bool OpTimeDifference::is_comparable() const noexcept {
-  return std::min(a.recordings, b.recordings) >= kFewestRecordings;
-}
-
-bool OpTimeDifference::has_middle_halves() const noexcept {
-  return std::min(a.recordings, b.recordings) >= kFewestForMiddleHalf;
-}
-
-bool OpTimeDifference::differs() const noexcept {
+bool TimeDifference::differs() const noexcept {
   const bool is_middle_half = has_middle_halves();
-  return is_comparable() &&
-         lie_apart(band_of(a, is_middle_half), band_of(b, is_middle_half), kOneMicrosecond);
+  const auto is_outside = [&](std::uint64_t median, const Times& others) {
+    return median + microsecond < (is_middle_half ? others.lower_quartile : others.least) ||
+           median > (is_middle_half ? others.upper_quartile : others.most) + microsecond;
+  };
+  return is_comparable() && is_outside(a.median, b) && is_outside(b.median, a);
 }
 
-std::uint64_t OpTimeDifference::distance() const noexcept {
+std::uint64_t TimeDifference::distance() const noexcept {
   return std::max(a.median, b.median) - std::min(a.median, b.median);
 }
 
@@ -120,12 +84,12 @@ std::optional<OpTimeDifferences> op_time_differences(const trace::Step& a, const
   StepTimes times_a = times_of(a);
   StepTimes times_b = times_of(b);
   OpTimeDifferences out;
-  out.step = {"", op_times_of(std::move(times_a.all)), op_times_of(std::move(times_b.all))};
+  out.step = {"", times_of(std::move(times_a.all)), times_of(std::move(times_b.all))};
   for (auto& [path, nanoseconds] : times_a.modules) {
     const auto other = times_b.modules.find(path);
     if (other == times_b.modules.end()) continue;
-    out.modules.push_back(
-        {path, op_times_of(std::move(nanoseconds)), op_times_of(std::move(other->second))});
+    out.modules.emplace_back(path, times_of(std::move(nanoseconds)),
+                             times_of(std::move(other->second)));
   }
   std::ranges::stable_sort(out.modules, [](const auto& x, const auto& y) {
     return std::pair(x.differs(), x.distance()) > std::pair(y.differs(), y.distance());

@@ -10,8 +10,8 @@
 namespace steptape::tools {
 namespace {
 
-Json side_json(const diff::OpTimes& times) {
-  return {{"recordings", times.recordings},
+Json side_json(const diff::Times& times) {
+  return {{"recordings", times.count},
           {"least_ns", times.least},
           {"lower_quartile_ns", times.lower_quartile},
           {"median_ns", times.median},
@@ -39,20 +39,21 @@ std::string band_text(std::uint64_t lower, std::uint64_t upper) {
 std::string verdict_of(const diff::OpTimeDifference& times) {
   if (times.differs()) return toned(Tone::kBad, "differs");
   if (times.is_comparable()) return "within the noise";
-  return fmt::format("too few to compare, which takes {} each", diff::kFewestRecordings);
+  return fmt::format("too few to compare, which takes {} each", times.fewest);
 }
 
 /// "120.1 → 140.0 µs, middle half 118.0 to 122.4 → 138.2 to 142.0, of 12 and 12 recordings:
 /// differs"
 std::string words_of(const diff::OpTimeDifference& times) {
-  const auto& [module, a, b] = times;
+  const diff::Times& a = times.a;
+  const diff::Times& b = times.b;
   const std::string bands =
       times.has_middle_halves()
           ? "middle half " + band_text(a.lower_quartile, a.upper_quartile) + " → " +
                 band_text(b.lower_quartile, b.upper_quartile)
           : "all within " + band_text(a.least, a.most) + " → " + band_text(b.least, b.most);
   return fmt::format("{:.1f} → {:.1f} µs, {}, of {} and {} recordings: {}", microseconds(a.median),
-                     microseconds(b.median), bands, a.recordings, b.recordings, verdict_of(times));
+                     microseconds(b.median), bands, a.count, b.count, verdict_of(times));
 }
 
 }  // namespace

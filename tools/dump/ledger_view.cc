@@ -18,8 +18,8 @@ Json digest_json(std::uint64_t digest, int digits) {
   return digest == 0 ? Json() : Json(fmt::format("{:0{}x}", digest, digits));
 }
 
-Json times_json(const diff::CallTimes& times) {
-  return {{"calls", times.calls},
+Json times_json(const diff::Times& times) {
+  return {{"calls", times.count},
           {"lower_quartile_us", times.lower_quartile},
           {"median_us", times.median},
           {"upper_quartile_us", times.upper_quartile},
@@ -47,10 +47,10 @@ std::string words_of(const diff::CallDifference& difference) {
                      equal.empty() ? "" : "; " + equal + " equal", difference.origin());
 }
 
-std::string words_of(const diff::TimeDifference& time) {
+std::string words_of(const diff::CallTimeDifference& time) {
   if (time.differs()) return "differs";
   if (time.is_comparable()) return "within the noise";
-  return fmt::format("too few to compare, which takes {} each", diff::kFewestCalls);
+  return fmt::format("too few to compare, which takes {} each", time.fewest);
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ Json difference_json(const diff::CallDifference& difference) {
 Json ledger_diff_json(const diff::LedgerDiff& diff) {
   const auto step_json = [](const diff::StepLedgerDiff& step) {
     Json times = Json::object();
-    for (const diff::TimeDifference& time : step.times) {
+    for (const diff::CallTimeDifference& time : step.times) {
       times[std::string(name_of(time.outcome))] = {{"comparable", time.is_comparable()},
                                                    {"differs", time.differs()},
                                                    {"a", times_json(time.a)},
@@ -146,7 +146,7 @@ std::string summary_text(const diff::LedgerSummary& summary) {
                                  share_of(summary.replayed, summary.calls));
   for (const auto& [outcome, times] : summary.outcomes) {
     text += fmt::format("  {:<8} {:>9}  median {} µs, 95 % within {} µs\n", name_of(outcome),
-                        times.calls, times.median, times.percentile_95);
+                        times.count, times.median, times.percentile_95);
   }
   for (const auto& [kind, calls] : summary.verdicts) {
     text += fmt::format("  fell back for {}: {}\n", name_of(kind), calls);
@@ -177,7 +177,7 @@ std::string time_diff_text(const diff::LedgerDiff& diff) {
           "  {} {}: {} → {} µs, middle half {} to {} → {} to {}, of {} and {} calls: {}\n",
           shown(step.name), name_of(time.outcome), time.a.median, time.b.median,
           time.a.lower_quartile, time.a.upper_quartile, time.b.lower_quartile,
-          time.b.upper_quartile, time.a.calls, time.b.calls, words_of(time));
+          time.b.upper_quartile, time.a.count, time.b.count, words_of(time));
     }
   }
   return text;

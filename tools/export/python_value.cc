@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "trace/text/text.h"
+
 namespace steptape::tools {
 namespace {
 
@@ -81,9 +83,7 @@ std::string integer(std::int64_t number, std::string_view type) {
 std::string real(double number) {
   if (std::isnan(number)) return "float('nan')";
   if (std::isinf(number)) return number < 0 ? "-float('inf')" : "float('inf')";
-  const std::string text = fmt::format("{}", number);
-  const bool is_integer = text.find_first_of(".e") == std::string::npos;
-  return is_integer ? text + ".0" : text;
+  return trace::words_of({trace::Real{number}});
 }
 
 std::optional<std::string> device_text(const trace::Device& device) {
