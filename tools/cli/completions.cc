@@ -1,11 +1,11 @@
-#include "tools/cli/completions.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "tools/cli/commands.h"
 #include "tools/cli/output.h"
@@ -13,7 +13,78 @@
 namespace steptape::tools {
 namespace {
 
+// What the command line offers, as its own help tells it: for completions and the manual.
+
+struct OptionOutline {
+  std::vector<std::string> names;  ///< "-o", "--output"; of an argument by position, "FILE"
+  std::string description;
+  bool is_positional = false;
+  bool is_required = false;
+  bool takes_value = false;
+  std::vector<std::string> choices;  ///< the values that it takes; empty: any
+};
+
+struct CommandOutline {
+  std::string name;
+  std::string description;
+  std::string footer;  ///< examples and exit status
+  std::vector<OptionOutline> options;
+};
+
 using Outlines = std::vector<CommandOutline>;
+
+std::vector<const CLI::App*> below(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+/// The words of "TEXT:{auto,always,never}", as the help shows a choice.
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t begin = type.find('{');
+  const std::size_t end = type.find('}');
+  if (begin == std::string::npos || end == std::string::npos) return {};
+  return CLI::detail::split(type.substr(begin + 1, end - begin - 1), ',');
+}
+
+OptionOutline outline_of(const CLI::Option& option) {
+  OptionOutline outline;
+  for (const std::string& name : option.get_snames()) outline.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) outline.names.push_back("--" + name);
+  outline.is_positional = outline.names.empty();
+  if (outline.is_positional) outline.names.push_back(option.get_name(true));
+  outline.description = option.get_description();
+  outline.is_required = option.get_required();
+  outline.takes_value = option.get_items_expected_max() > 0;
+  if (outline.takes_value) outline.choices = choices_of(option);
+  return outline;
+}
+
+/// Options of a command, those of its groups too, which are apps without a name and have a help of
+/// their own that nobody can ask for.
+void add_options(const CLI::App& app, std::vector<OptionOutline>& options) {
+  for (const CLI::Option* option : app.get_options()) {
+    const bool is_help_of_group = app.get_name().empty() && option == app.get_help_ptr();
+    if (!is_help_of_group) options.push_back(outline_of(*option));
+  }
+  for (const CLI::App* group : below(app)) {
+    if (group->get_name().empty()) add_options(*group, options);
+  }
+}
+
+CommandOutline command_of(const CLI::App& app) {
+  CommandOutline outline = {app.get_name(), app.get_description(), app.get_footer(), {}};
+  add_options(app, outline.options);
+  return outline;
+}
+
+/// Of `app` itself, then of each of its subcommands.
+Outlines outline_of(const CLI::App& app) {
+  Outlines outlines = {command_of(app)};
+  for (const CLI::App* command : below(app)) {
+    if (!command->get_name().empty()) outlines.push_back(command_of(*command));
+  }
+  return outlines;
+}
 
 std::span<const CommandOutline> subcommands(const Outlines& commands) {
   return std::span(commands).subspan(1);
@@ -94,7 +165,8 @@ std::string fish_option(const CommandOutline& command, const OptionOutline& opti
   return fmt::format("{} -d {}\n", text, quoted(option.description, R"(\')"));
 }
 
-}  // namespace
+// Scripts with which a shell completes `steptape`: commands, their options, the values of options
+// that take one of a few, and names of files anywhere else.
 
 std::string bash_script(const Outlines& commands) {
   std::string names;
@@ -120,6 +192,7 @@ std::string bash_script(const Outlines& commands) {
       options, bash_choices(commands), names, names_of(commands[0]));
 }
 
+/// Works from a folder of $fpath as well as sourced.
 std::string zsh_script(const Outlines& commands) {
   std::string names;
   std::string cases;
@@ -163,6 +236,8 @@ std::string fish_script(const Outlines& commands) {
   return text;
 }
 
+}  // namespace
+
 void add_completions(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("completions", "Print a script with which a shell completes commands");
@@ -177,68 +252,12 @@ void add_completions(CLI::App& app, int& exit_code) {
       "  steptape completions zsh > \"${fpath[1]}/_steptape\"\n"
       "  steptape completions fish > ~/.config/fish/completions/steptape.fish");
   command->callback([&app, shell, &exit_code] {
-    const std::vector<CommandOutline> commands = outline_of(app);
+    const Outlines commands = outline_of(app);
     if (*shell == "bash") put(bash_script(commands));
     if (*shell == "zsh") put(zsh_script(commands));
     if (*shell == "fish") put(fish_script(commands));
     exit_code = kGood;
   });
-}
-
-namespace {
-
-std::vector<const CLI::App*> below(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
-/// The words of "TEXT:{auto,always,never}", as the help shows a choice.
-std::vector<std::string> choices_of(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const std::size_t begin = type.find('{');
-  const std::size_t end = type.find('}');
-  if (begin == std::string::npos || end == std::string::npos) return {};
-  return CLI::detail::split(type.substr(begin + 1, end - begin - 1), ',');
-}
-
-OptionOutline outline_of(const CLI::Option& option) {
-  OptionOutline outline;
-  for (const std::string& name : option.get_snames()) outline.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) outline.names.push_back("--" + name);
-  outline.is_positional = outline.names.empty();
-  if (outline.is_positional) outline.names.push_back(option.get_name(true));
-  outline.description = option.get_description();
-  outline.is_required = option.get_required();
-  outline.takes_value = option.get_items_expected_max() > 0;
-  if (outline.takes_value) outline.choices = choices_of(option);
-  return outline;
-}
-
-/// Options of a command, those of its groups too, which are apps without a name and have a help of
-/// their own that nobody can ask for.
-void add_options(const CLI::App& app, std::vector<OptionOutline>& options) {
-  for (const CLI::Option* option : app.get_options()) {
-    const bool is_help_of_group = app.get_name().empty() && option == app.get_help_ptr();
-    if (!is_help_of_group) options.push_back(outline_of(*option));
-  }
-  for (const CLI::App* group : below(app)) {
-    if (group->get_name().empty()) add_options(*group, options);
-  }
-}
-
-CommandOutline command_of(const CLI::App& app) {
-  CommandOutline outline = {app.get_name(), app.get_description(), app.get_footer(), {}};
-  add_options(app, outline.options);
-  return outline;
-}
-
-}  // namespace
-
-std::vector<CommandOutline> outline_of(const CLI::App& app) {
-  std::vector<CommandOutline> outlines = {command_of(app)};
-  for (const CLI::App* command : below(app)) {
-    if (!command->get_name().empty()) outlines.push_back(command_of(*command));
-  }
-  return outlines;
 }
 
 namespace {
@@ -287,7 +306,7 @@ std::string verbatim(const std::string& text) {
   return text.empty() ? "" : fmt::format(".PP\n.nf\n{}\n.fi\n", roff(text));
 }
 
-std::string manual(const std::vector<CommandOutline>& commands) {
+std::string manual(const Outlines& commands) {
   std::string text = fmt::format(
       ".TH STEPTAPE 1 \"\" \"steptape {}\" \"User Commands\"\n"
       ".SH NAME\nsteptape \\- record, replay and compare training steps\n"
