@@ -455,13 +455,6 @@ struct Trace {
 
   const Step* find_step(std::string_view name) const noexcept;
 };
-
-/// Null where it is none.
-inline const Tensor* tensor_in(const Recording& recording, const Value& value) noexcept {
-  const TensorId id = tensor_in(value);
-  return id == kNoTensor ? nullptr : &recording.tensors[id];
-}
-
 /// Calls `visit(tensor id)` for each tensor that the op is given or returns.
 template <typename Visit>
 void for_each_tensor_of(const Op& op, Visit&& visit) {

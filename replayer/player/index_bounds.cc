@@ -29,7 +29,7 @@ constexpr std::array kRows = {
 
 const trace::Tensor* tensor_of(const trace::Recording& recording, const trace::Op& op,
                                std::size_t argument) {
-  return argument < op.inputs.size() ? tensor_in(recording, op.inputs[argument]) : nullptr;
+  return argument < op.inputs.size() ? recording.find_tensor(op.inputs[argument]) : nullptr;
 }
 
 std::int64_t integer_of(const trace::Op& op, std::size_t argument, std::int64_t otherwise) {
@@ -81,7 +81,7 @@ void IndexBounds::add(const trace::Recording& recording, trace::TensorId indices
   const trace::Tensor& used = recording.tensors[indices];
   if (is_written_[used.buffer]) return;
   for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
-    const trace::Tensor* input = tensor_in(recording, recording.inputs[i].value);
+    const trace::Tensor* input = recording.find_tensor(recording.inputs[i].value);
     if (input == nullptr) continue;
     const trace::Tensor& given = *input;
     const bool is_integer =

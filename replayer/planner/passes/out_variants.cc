@@ -62,7 +62,7 @@ bool is_sound(const Program& program, std::size_t index) {
   const trace::Op& op = program.recording->ops[index];
   const std::string& name = program.recording->operator_of(op).name;
   if (std::ranges::find(kSoundIfContiguous, name) == kSoundIfContiguous.end()) return true;
-  const trace::Tensor* input = tensor_in(*program.recording, op.inputs.at(0));
+  const trace::Tensor* input = program.recording->find_tensor(op.inputs.at(0));
   return input != nullptr && input->is_contiguous();
 }
 

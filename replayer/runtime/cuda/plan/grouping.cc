@@ -112,7 +112,7 @@ class Eligibility {
   std::optional<RecordedNumber> number_of(trace::Index op, std::size_t argument,
                                           const trace::Tensor& first) const {
     const trace::Value& value = recording_.ops[op].inputs[argument];
-    if (const trace::Tensor* tensor = tensor_in(recording_, value)) {
+    if (const trace::Tensor* tensor = recording_.find_tensor(value)) {
       const trace::Buffer& buffer = recording_.buffers[tensor->buffer];
       // of two tensors without dimensions the wider dtype is that of the result
       const bool promotes = !tensor->wrapped_number && first.sizes.empty();
@@ -148,7 +148,7 @@ class Eligibility {
   /// Nothing where `by` cannot stand for the op.
   std::optional<std::string> key_of(trace::Index op, const ForeachOperator& by) const {
     const std::vector<trace::Value>& inputs = recording_.ops[op].inputs;
-    const trace::Tensor* first = tensor_in(recording_, inputs[by.arguments[0].from]);
+    const trace::Tensor* first = recording_.find_tensor(inputs[by.arguments[0].from]);
     if (first == nullptr || is_on_host(*first) || !is_plain(*first)) return std::nullopt;
     if (by.out && inputs[*by.out] != inputs[by.arguments[0].from]) return std::nullopt;
     std::vector<bool> is_taken(inputs.size(), false);
@@ -158,7 +158,7 @@ class Eligibility {
     for (const ForeachArgument& argument : by.arguments) {
       is_taken[argument.from] = true;
       const trace::Value& value = inputs[argument.from];
-      const trace::Tensor* tensor = tensor_in(recording_, value);
+      const trace::Tensor* tensor = recording_.find_tensor(value);
       switch (argument.kind) {
         case ForeachArgument::Kind::kEach:
           if (tensor == nullptr || !goes_with(*tensor, *first)) return std::nullopt;
