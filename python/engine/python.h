@@ -96,6 +96,10 @@ Py_ssize_t size_of(PyObject* container);
 /// What a weak reference or proxy stands for, borrowed; None where that is gone.
 PyObject* referent_of(PyObject* reference);
 
+/// Whether it is what `functools.lru_cache` makes of a function.
+inline bool is_cache_of_functools(PyObject* function) {
+  return std::string_view(Py_TYPE(function)->tp_name) == "functools._lru_cache_wrapper";
+}
 bool is_generator(PyObject* object);
 at::Generator generator_of(PyObject* object);
 

@@ -1,13 +1,16 @@
 """Guards of hooks: of modules, tensors and optimizers, and of all of them."""
 import contextlib
 import functools
+import types
 
 import pytest
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 import steptape
+import twins
 from guarded import check, classifier, named, set_cell
 
 
@@ -355,3 +358,84 @@ def test_a_hook_of_all_optimizers_is_added(case):
 })
 def test_a_state_hook_of_an_optimizer_changes_nothing(case):
     check(classifier, lambda p: case(p.optimizer), matters=False)
+
+
+def grown(gradient, by=1.0):
+    return gradient * by
+
+
+def holder(**attributes):
+    held = types.SimpleNamespace(w=nn.Parameter(torch.ones(3)), grads=[], seen=set(), newest=None, by=functools.partial(grown, by=2.0),
+                                 doubled=functools.partial(torch.mul, other=2.0), config=types.SimpleNamespace(by=2.0), table={"a": 2.0})
+    held.layer = nn.Linear(3, 3)
+    vars(held).update(attributes)
+    return held
+
+
+def of_the_leaf(held, x):
+    ((x * held.w) * x).sum().backward()
+    gradient, held.w.grad = held.w.grad, None
+    return gradient
+
+
+def of_a_parameter(held, x):
+    """The layer's parameter, whose forward does not run."""
+    F.linear(x, held.layer.weight).sum().backward()
+    gradient, held.layer.weight.grad = held.layer.weight.grad, None
+    return gradient
+
+
+def of_the_layer(held, x):
+    with torch.no_grad():
+        return held.layer(x)
+
+
+def forwarded(module, given, result, by=1.0):
+    return result * by
+
+
+def keyword(of, name, value):
+    return lambda held, i: getattr(held, of).keywords.__setitem__(name, value + i)
+
+
+HOOKS = {  # hooks that are code of C's, or lead to some: how they are registered, the step, what the program changes late
+    "append": (lambda held: held.w.register_post_accumulate_grad_hook(held.grads.append), of_the_leaf, None),
+    "add": (lambda held: held.w.register_post_accumulate_grad_hook(held.seen.add), of_the_leaf, lambda held, i: held.seen.clear()),
+    "append_in_backward": (lambda held: held.w.register_hook(held.grads.append), of_the_leaf, None),
+    "set_an_attribute": (lambda held: held.w.register_post_accumulate_grad_hook(functools.partial(setattr, held, "newest")), of_the_leaf,
+                         lambda held, i: setattr(held, "newest", None)),
+    "keyword": (lambda held: held.w.register_hook(held.by), of_the_leaf, keyword("by", "by", 3.0)),
+    "keyword_of_torchs": (lambda held: held.w.register_hook(held.doubled), of_the_leaf, keyword("doubled", "other", 3.0)),
+    "keyword_of_a_parameter": (lambda held: held.layer.weight.register_hook(held.by), of_a_parameter, keyword("by", "by", 3.0)),
+    "append_of_a_parameter": (lambda held: held.layer.weight.register_post_accumulate_grad_hook(held.grads.append), of_a_parameter, None),
+    "for_all_modules": (lambda held: vars(held).update(of_all=functools.partial(forwarded, by=2.0)) or vars(held).update(
+        handle=nn.modules.module.register_module_forward_hook(held.of_all)), of_the_layer, keyword("of_all", "by", 3.0)),
+    "forward_of_a_dict": (lambda held: setattr(held.layer, "forward", held.table.get),
+                          lambda held, x: x * held.layer("a"), lambda held, i: held.table.update(a=3.0 + i)),
+    "forward_by_a_partial": (lambda held: setattr(held.layer, "forward", functools.partial(getattr, held.config)),
+                             lambda held, x: x * held.layer("by"), lambda held, i: setattr(held.config, "by", 3.0 + i)),
+    "late": (None, of_the_leaf, lambda held, i: held.w.register_post_accumulate_grad_hook(held.grads.append)),
+}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_hooks_that_no_instruction_of_pythons_shows(hook):
+    register, body, change = HOOKS[hook]
+
+    def play(wrap):
+        torch.manual_seed(0)
+        held = holder()
+        if register is not None:
+            register(held)
+        step, seen = wrap(lambda x: body(held, x)), []
+        try:
+            for i in range(20):
+                if change is not None and i in (9, 13):
+                    change(held, i)
+                result = step(torch.full((3,), i + 1.0))
+                seen.append((twins.bits(result), len(held.grads), len(held.seen), None if held.newest is None else twins.bits(held.newest)))
+        finally:
+            if hasattr(held, "handle"):
+                held.handle.remove()
+        return [seen, step]
+    twins.played_alike(play)

@@ -692,6 +692,34 @@ for way, sort in {
           lambda items: setattr(items[0], "value", 2.5))
     reads(f"order_of_a_new_list_{way}", ranked, lambda items, sort=sort: [sort(new := [*items]), new[0].w * 10 + new[1].w][1],
           lambda items: setattr(items[0], "value", 2.5))
+reads("objects_that_torch_maps", lambda: [Keyed(1.0), Keyed(2.0)], lambda items: sum(torch.utils._pytree.tree_map(VALUE, items)),
+      lambda items: setattr(items[0], "value", 3.0))
+reads("attributes_that_torch_maps", lambda: Keyed(1.0), lambda item: torch.utils._pytree.tree_map(functools.partial(getattr, item), ["value"])[0],
+      lambda item: setattr(item, "value", 3.0))
+reads("entries_that_torch_maps", lambda: {"a": 1.0}, lambda held: torch.utils._pytree.tree_map(held.get, ["a"])[0],
+      lambda held: held.update(a=3.0))
+
+
+def cached(name, method):
+    odd = class_of(**{name: functools.lru_cache(method)})()
+    odd.value = 1.0
+    return odd
+
+
+for name, (method, look) in {
+        "__getitem__": (lambda self, at: self.value, lambda odd: odd[0]),
+        "__call__": (lambda self: self.value, lambda odd: odd()),
+        "__getattr__": (lambda self, name: self.value, lambda odd: odd.other),
+        "__add__": (lambda self, by: self.value, lambda odd: odd + 1),
+        "__radd__": (lambda self, by: self.value, lambda odd: 1 + odd),
+        "__len__": (lambda self: int(self.value), lambda odd: 1.0 + len(odd)),
+        "__bool__": (lambda self: self.value > 1, lambda odd: 1.0 if odd else 2.0),
+        "__lt__": (lambda self, other: self.value < 2, lambda odd: 1.0 if odd < 1 else 2.0),
+        "__contains__": (lambda self, other: self.value < 2, lambda odd: 1.0 if 1 in odd else 2.0),
+        "__float__": (lambda self: self.value, lambda odd: float(odd)),
+        "__neg__": (lambda self: -self.value, lambda odd: -odd)}.items():
+    reads(f"cache_as_{name}", functools.partial(cached, name, method), look,
+          lambda odd, name=name: [getattr(type(odd), name).cache_clear(), setattr(odd, "value", 3.0)], "host_effect", False)
 reads("sorted_by_its_name", lambda: [1.0, 2.0, 3.0], lambda held: [operator.methodcaller("sort", reverse=True)(held), held[0]][1],
       lambda held: held.__setitem__(slice(None), [1.0, 2.0, 4.0]))
 reads("updated_by_its_name", lambda: {"a": 5.0, "b": 1.0}, lambda held: [operator.methodcaller("update", a=5.0)(held), sum(held.values())][1],

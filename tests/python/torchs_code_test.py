@@ -52,9 +52,9 @@ def watching_torch():
     all_reads = []
     leave = _effects.Effects.leave
 
-    def keep(self, engine, seen):
+    def keep(self, engine):
         all_reads.append(engine.reads())
-        return leave(self, engine, seen)
+        return leave(self, engine)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_effects.Effects, "leave", keep)

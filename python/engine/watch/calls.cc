@@ -190,7 +190,19 @@ bool Watcher::call(const Call& made, int depth) {
     note_function(callee);
     if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee))) == Whose::kTorchs) {
       refuse_untold(callee);
-      made.for_each([this](PyObject* value) { load_given(value); });
+      // it may call what it is given: tree_map, Module.apply
+      bool gives_to_c = false;
+      made.for_each([&](PyObject* value) {
+        PyObject* const self = PyCFunction_Check(value) ? PyCFunction_GET_SELF(value) : nullptr;
+        const bool is_torchs =
+            module_of(value).starts_with("torch") ||
+            (self != nullptr && type_name(Py_TYPE(self)).starts_with("torch.")) ||
+            (self != nullptr && PyType_Check(self) &&
+             type_name(as_type(self)).starts_with("torch."));
+        gives_to_c |= is_function_of_c(value) && !is_torchs;
+      });
+      gives_to_c ? load_arguments(made)
+                 : made.for_each([this](PyObject* value) { load_given(value); });
     }
     return false;
   }
@@ -252,7 +264,7 @@ bool Watcher::call(const Call& made, int depth) {
     if (exists(callee)) read(Kind::kReferent, callee, nullptr, path_of(callee) + "()");
     return false;
   }
-  if (std::string_view(type->tp_name) == "functools._lru_cache_wrapper") {
+  if (is_cache_of_functools(callee)) {
     read(Kind::kCache, callee, nullptr, path_of(callee) + ".cache");
     const py::object inner = member(callee, "__wrapped__");
     if (inner) mark(inner.ptr(), path_of(callee));

@@ -119,6 +119,11 @@ void Watcher::load_methods(PyObject* object) {
     const bool is_bound =
         !is_static && Py_TYPE(called.ptr())->tp_descr_get != nullptr &&
         !std::string_view(Py_TYPE(called.ptr())->tp_name).starts_with("functools.partial");
+    if (is_cache_of_functools(called.ptr())) {
+      refuse("the step works with objects of `" + type_name(type) +
+             "`, which has a special method under functools.lru_cache: what it gives may be of a "
+             "call before");
+    }
     if (is_bound || PyUnicode_Check(called.ptr()) || PyFunction_Check(called.ptr())) continue;
     mark(called.ptr(), path);
     call_own(called.ptr(), {});

@@ -153,6 +153,11 @@ void Watcher::meet(PyObject* given, const std::string& name, bool by_watched, in
   if (is_known || handed_.was_there(given)) mark(given, name);
 }
 
+bool has_hooks(PyObject* tensor) {
+  const auto* variable = reinterpret_cast<THPVariable*>(tensor);
+  return variable->backward_hooks != nullptr || variable->post_accumulate_grad_hooks != nullptr;
+}
+
 void Watcher::load_hooks(PyObject* hooks) {
   if (hooks == nullptr || !PyDict_Check(hooks)) return;
   for (const auto& [key, hook] : entries_of(hooks)) {
@@ -160,6 +165,7 @@ void Watcher::load_hooks(PyObject* hooks) {
                          (PyMethod_Check(hook) && PyFunction_Check(PyMethod_GET_FUNCTION(hook)));
     if (is_seen) continue;
     mark(hook, "a hook");
+    load_callable(hook);
     called(hook);
   }
 }
@@ -171,12 +177,18 @@ void Watcher::load_hooks_of(PyObject* module) {
     const std::string_view name = PyUnicode_Check(key) ? view_of(key) : "";
     if (name.starts_with('_') && name.ends_with("_hooks")) load_hooks(value);
     if (name != "_parameters" || !PyDict_Check(value)) continue;
-    for (const auto& [of, tensor] : entries_of(value)) {
-      if (!is_tensor(tensor)) continue;
-      load_hooks(reinterpret_cast<THPVariable*>(tensor)->backward_hooks);
-      load_hooks(reinterpret_cast<THPVariable*>(tensor)->post_accumulate_grad_hooks);
-    }
+    for (const auto& [of, tensor] : entries_of(value)) mark(tensor, text_of(of));
   }
+}
+
+void Watcher::load_hooks_of_all(const char* module) {
+  const auto found = stolen(PyImport_GetModule(interned(module).ptr()));
+  if (found) load_hooks_of(found.ptr());
+}
+
+void Watcher::load_hooks_of_tensor(PyObject* tensor) {
+  load_hooks(reinterpret_cast<THPVariable*>(tensor)->backward_hooks);
+  load_hooks(reinterpret_cast<THPVariable*>(tensor)->post_accumulate_grad_hooks);
 }
 
 /// Whether code that has run makes a function of this one. What is called by code of torch's or of
@@ -201,7 +213,16 @@ PyCodeObject* Watcher::call_of_modules() {
 
 void Watcher::enter_module(PyObject* module) {
   called_modules_.push_back(module);
-  if (module != nullptr && !is_for_numbers_) load_hooks_of(module);
+  if (module != nullptr && !is_for_numbers_) {
+    if (called_modules_.size() == 1) load_hooks_of_all("torch.nn.modules.module");
+    load_hooks_of(module);
+    PyObject* const own = dict_of(module);
+    PyObject* const forward = own == nullptr ? nullptr : PyDict_GetItemString(own, "forward");
+    if (forward != nullptr && !PyFunction_Check(forward)) {
+      mark(forward, path_of(module) + ".forward");
+      load_callable(forward);
+    }
+  }
   recorder::FrontendHints* hints = recorder::FrontendHints::current();
   if (hints == nullptr || module == nullptr) return;
   hints->enter_module(modules_.contains(module) ? path_of(module) : "", module);
@@ -226,7 +247,10 @@ void Watcher::enter_torch(PyCodeObject* code) {
 
 void Watcher::note_step(PyObject* optimizer) {
   stepped_.insert(optimizer);
-  if (!is_for_numbers_) load_hooks_of(optimizer);
+  if (!is_for_numbers_) {
+    load_hooks_of_all("torch.optim.optimizer");
+    load_hooks_of(optimizer);
+  }
   if (type_name(optimizer) != "torch.optim.lbfgs.LBFGS") return;
   refuse(
       "LBFGS decides on the host how often it calls its closure, and makes its state anew: wrap "

@@ -135,15 +135,20 @@ bool Watcher::wants(PyCodeObject* code, bool by_watched) {
 }
 
 void Watcher::mark(PyObject* value, const std::string& path) {
-  if (value == nullptr || is_atom(value) || is_tensor(value)) return;
+  if (value == nullptr || is_atom(value)) return;
+  if (is_tensor(value) && !(has_hooks(value) && hooked_.insert(value).second)) return;
   // what it holds is marked in the outermost call: tuples may be nested without end
   to_mark_.emplace_back(value, path);
   if (to_mark_.size() > 1) return;
-  const auto at_end = c10::make_scope_exit([this] { to_mark_.clear(); });
+  auto at_end = c10::make_scope_exit([this] { to_mark_.clear(); });
+  std::vector<PyObject*> hooked;
   for (std::size_t i = 0; i < to_mark_.size(); ++i) {
     const auto next = to_mark_[i];
-    mark_one(next.first, next.second);
+    is_tensor(next.first) ? hooked.push_back(next.first) : mark_one(next.first, next.second);
   }
+  at_end.release();
+  to_mark_.clear();
+  std::ranges::for_each(hooked, [this](PyObject* tensor) { load_hooks_of_tensor(tensor); });
 }
 
 void Watcher::mark_one(PyObject* value, const std::string& path) {
@@ -198,7 +203,10 @@ void Watcher::give(PyObject* value, int depth) {
   if (self != nullptr) given_methods_.insert(value);
   if (const std::string* name = self == nullptr ? nullptr : changed_.find(self))
     return mark(value, name->substr(0, name->rfind('.')));
-  if (is_tensor(value) && given_[value]++ == 0) held_.push_back(borrowed(value));
+  if (is_tensor(value) && given_[value]++ == 0) {
+    held_.push_back(borrowed(value));
+    mark(value, "an argument");
+  }
   if (depth == 0 || is_atom(value) || is_tensor(value) || is_fixed(value)) return;
   if (!given_containers_.insert(value).second) return;
   fresh_.insert(value);

@@ -31,6 +31,9 @@ bool is_container(PyObject* value);
 /// Whether what a descriptor gives is itself, or made by Python's code.
 bool is_got_by_python(PyObject* descriptor);
 
+/// Whether a tensor has hooks of Python's.
+bool has_hooks(PyObject* tensor);
+
 /// Whether a special method of a class is code of C's, which no instruction shows.
 bool is_of_c(PyTypeObject* type, const char* method);
 
@@ -69,7 +72,8 @@ class HandedObjects {
 struct Met {
   std::vector<py::object> held_;                         ///< references to what is said to have one
   std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
-  std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
+  std::unordered_set<PyObject*> hooked_;  ///< tensors whose hooks were looked at, borrowed
+  std::unordered_set<PyObject*> fresh_;   ///< made by the step, or for this call; may be gone again
   std::unordered_set<PyObject*> given_containers_;  ///< of `fresh_`, and not met elsewhere
   std::unordered_set<PyObject*> given_methods_;     ///< borrowed from the call
   std::unordered_set<PyObject*> own_cells_;         ///< made by the step, with a reference each
@@ -257,6 +261,9 @@ class Watcher final : public Listener, private Met {
   /// What a callable that torch's code calls holds besides code of Python's.
   void load_hooks(PyObject* hooks);
   void load_hooks_of(PyObject* module);
+  /// Those that torch keeps in this module of its own, for all modules or optimizers.
+  void load_hooks_of_all(const char* module);
+  void load_hooks_of_tensor(PyObject* tensor);
 
   // what is noted
   static Id id_of(Kind kind, PyObject* owner, PyObject* key);
