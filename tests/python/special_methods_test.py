@@ -1,6 +1,7 @@
 """What code of C's looks up by itself: special methods of a class, code of C's in the place of a method, what a weak reference leads to
 or an array of objects holds, and attributes that a tensor object keeps to itself. Each changes after the plan is made."""
 import collections
+import copy
 import dataclasses
 import functools
 import gc
@@ -573,6 +574,7 @@ class Field:
 
 
 VALUE = operator.attrgetter("value")
+CALL = getattr(operator, "call", weakref.ref.__call__)  # of Python 3.11
 
 
 class Keyed:
@@ -612,6 +614,20 @@ def field(value):
 def sorted_in_place(rows, key=None):
     rows.sort(key=key)
     return rows[0]["v"] if isinstance(rows[0], dict) else rows[0][0]
+
+
+def asking_module(ask):
+    held = types.SimpleNamespace(value=1.0, table={"a": 1.0})
+    module = types.ModuleType("asking")
+    module.__getattr__ = ask(held)
+    return module, held
+
+
+def referred():
+    items = [Keyed(1.0), Keyed(2.0)]
+    for k, item in enumerate(items):
+        item.rank = float(k)
+    return items, [weakref.ref(item) for item in items], [weakref.proxy(item) for item in items]
 
 
 def ranked():
@@ -698,6 +714,29 @@ reads("attributes_that_torch_maps", lambda: Keyed(1.0), lambda item: torch.utils
       lambda item: setattr(item, "value", 3.0))
 reads("entries_that_torch_maps", lambda: {"a": 1.0}, lambda held: torch.utils._pytree.tree_map(held.get, ["a"])[0],
       lambda held: held.update(a=3.0))
+
+
+reads("copies_that_torch_makes", lambda: [Keyed(1.0), Keyed(2.0)], lambda items: torch.utils._pytree.tree_map(copy.copy, items)[0].value,
+      lambda items: setattr(items[0], "value", 3.0))
+reads("dicts_of_dataclasses_that_torch_makes", lambda: [Field(1.0)], lambda items: torch.utils._pytree.tree_map(dataclasses.asdict, items)[0]["value"],
+      lambda items: setattr(items[0], "value", 3.0))
+reads("vars_that_torch_asks_for", lambda: [Keyed(1.0)], lambda items: torch.utils._pytree.tree_map(vars, items)[0]["value"],
+      lambda items: setattr(items[0], "value", 3.0))
+reads("attribute_of_a_module_by_a_partial", lambda: asking_module(lambda held: functools.partial(getattr, held)),
+      lambda held: held[0].value, lambda held: setattr(held[1], "value", 3.0))
+reads("attribute_of_a_module_by_a_dict", lambda: asking_module(lambda held: held.table.__getitem__),
+      lambda held: held[0].a, lambda held: held[1].table.update(a=3.0))
+for way, look in {
+        "called": lambda held: [*map(CALL, held[1])][0].value,
+        "called_and_read": lambda held: sum(map(VALUE, map(CALL, held[1]))),
+        "filtered": lambda held: 1.0 + len([*filter(CALL, held[1])]),
+        "proxies_read": lambda held: sum(map(VALUE, held[2])),
+        "proxies_asked": lambda held: sum(map(getattr, held[2], ["value"])),
+        "largest": lambda held: max(held[2], key=VALUE).value,
+        "sorted": lambda held: sorted(held[2], key=VALUE)[0].rank,
+        "in_torchs_hands": lambda held: torch.utils._pytree.tree_map(VALUE, held[2])[0]}.items():
+    reads(f"referents_{way}", referred, look, lambda held: setattr(held[0][0], "value", 3.0))
+reads("referents_that_die", referred, lambda held: 1.0 + sum(each is None for each in map(CALL, held[1])), lambda held: held[0].clear())
 
 
 def cached(name, method):

@@ -199,10 +199,14 @@ bool Watcher::call(const Call& made, int depth) {
             (self != nullptr && type_name(Py_TYPE(self)).starts_with("torch.")) ||
             (self != nullptr && PyType_Check(self) &&
              type_name(as_type(self)).starts_with("torch."));
-        gives_to_c |= is_function_of_c(value) && !is_torchs;
+        // in torch's hands Python's own library is not watched
+        const bool is_pythons =
+            PyFunction_Check(value) &&
+            whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(value))) == Whose::kPythons;
+        gives_to_c |= is_pythons || (is_function_of_c(value) && !is_torchs);
       });
-      gives_to_c ? load_arguments(made)
-                 : made.for_each([this](PyObject* value) { load_given(value); });
+      if (gives_to_c) load_arguments(made);
+      made.for_each([&](PyObject* value) { gives_to_c ? load_objects(value) : load_given(value); });
     }
     return false;
   }

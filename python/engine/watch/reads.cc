@@ -173,7 +173,13 @@ void Watcher::load_attribute(PyObject* object, PyObject* its_name) {
     read(Kind::kClass, object, nullptr, path_of(object) + ".__class__");
     read(Kind::kEntry, dict, name, path_of(object) + "." + text_of(name));
     if (PyDict_GetItemWithError(dict, name) == nullptr) {
-      read(Kind::kEntry, dict, interned("__getattr__").ptr(), path_of(object) + ".__getattr__");
+      const py::object asks = interned("__getattr__");
+      read(Kind::kEntry, dict, asks.ptr(), path_of(object) + ".__getattr__");
+      PyObject* const asked = PyDict_GetItemWithError(dict, asks.ptr());
+      if (asked != nullptr && !PyFunction_Check(asked)) {
+        mark(asked, path_of(object) + ".__getattr__");
+        load_callable(asked);
+      }
     }
   } else if (PyType_Check(object)) {
     load_of_class(object, name);
@@ -767,6 +773,13 @@ void Watcher::for_each_in(PyObject* value, Visit&& visit) {
 void Watcher::load_objects(PyObject* value) {
   for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
     read_module(each);
+    if (PyWeakref_Check(each)) {  // what calls one, or goes through a proxy, finds the object
+      if (exists(each)) read(Kind::kReferent, each, nullptr, path_of(each));
+      PyObject* const object = referent_of(each);
+      if (object != Py_None) mark(object, path_of(each));
+      more.push_back(object);
+      return false;
+    }
     if (is_tensor(each) || is_fixed(each)) {
       load_fixed(each);
       return false;
