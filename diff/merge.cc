@@ -13,6 +13,7 @@
 #include "diff/layout.h"
 #include "steptape/error.h"
 #include "trace/compare/compare.h"
+#include "trace/text/text.h"
 
 namespace steptape::diff {
 namespace {
@@ -196,7 +197,8 @@ std::vector<trace::Property> properties_of(const trace::Recording& recording) {
       recording.updates.empty() ? "none" : fmt::format("{}", fmt::join(recording.updates, ", ")));
   for (const trace::Module& module : recording.modules) add(module.path, module.type);
   for (const trace::Tracked& tracked : recording.tracked) {
-    if (is_of_model(tracked)) add(tracked.path, words_of_geometry(recording, tracked.tensor));
+    if (is_of_model(tracked))
+      add(tracked.path, trace::words_of_geometry(recording, tracked.tensor));
   }
   return properties;
 }

@@ -100,8 +100,9 @@ trace::Value value_of(const std::optional<Value>& value) {
 
 std::vector<NumberField> number_fields(const torch::optim::OptimizerParamGroup& group) {
   // its numbers are literals: no plan follows how L-BFGS searches
-  if (group.has_options() && typeid(group.options()) == typeid(torch::optim::LBFGSOptions))
-    return {};
+  if (!group.has_options()) return {};
+  const torch::optim::OptimizerOptions& options = group.options();
+  if (typeid(options) == typeid(torch::optim::LBFGSOptions)) return {};
   std::vector<NumberField> fields;
   visit_group(group, [&fields](const char* name, const auto& field) {
     using Field = std::remove_cvref_t<decltype(field)>;

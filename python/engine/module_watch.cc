@@ -197,8 +197,8 @@ std::vector<HostChange> DictWatch::changes(PyObject* dict, bool with_equal) cons
                                            : moves_inside(change, replaced && !replaced->has_grown);
   }
   for (const auto [key, value] : Entries(dict)) {
-    const bool known = std::ranges::any_of(entries_, [key](const Entry& entry) {
-      return entry.key.get() == key || view_of(entry.key.get()) == view_of(key);
+    const bool known = std::ranges::any_of(entries_, [name = key](const Entry& entry) {
+      return entry.key.get() == name || view_of(entry.key.get()) == view_of(name);
     });
     if (known || rule_of_(view_of(key)) == Rule::kSkip) continue;
     changes.push_back({text_of(key),

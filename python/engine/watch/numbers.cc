@@ -678,7 +678,7 @@ void Watcher::look_at_programs(const Instruction& in) {
   PyObject* name = in.name;
   if (in.operation == Operation::kCall && in.callee != nullptr && PyCFunction_Check(in.callee) &&
       in.arguments != nullptr && in.count > 0) {
-    const std::string_view called = name_of(in.callee);
+    const std::string_view called = reinterpret_cast<PyCFunctionObject*>(in.callee)->m_ml->ml_name;
     const bool is_named = called == "getattr" || called == "hasattr";
     if (!(is_named && in.count > 1) && called != "vars") return;
     object = in.arguments[0];
