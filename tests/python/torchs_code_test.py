@@ -288,7 +288,7 @@ def early_stop_of_checkpoints():
     return step, (4,)
 
 
-@switch(lambda is_on: setattr(nn.Module, "call_super_init", is_on))
+@switch(lambda is_on: setattr(nn.Module, "call_super_init", not is_on))
 def attribute_that_constructors_read():
     def step(x):
         return nn.Softplus(beta=2)(x)
