@@ -398,6 +398,30 @@ def keyword(of, name, value):
     return lambda held, i: getattr(held, of).keywords.__setitem__(name, value + i)
 
 
+def of_attention(held, x):
+    """torch's code uses the weights of the module inside, and calls it not."""
+    y = x.repeat(2, 1, 1)[..., :2]
+    held.attention(y, y, y, need_weights=False)[0].sum().backward()
+    gradient = held.attention.out_proj.weight.grad.clone()
+    held.attention.zero_grad()
+    return gradient
+
+
+def of_a_call(held, x):
+    weights = dict(held.layer.named_parameters())
+    torch.func.functional_call(held.layer, weights, (x,)).sum().backward()
+    gradient = held.layer.weight.grad.clone()
+    held.layer.zero_grad()
+    return gradient
+
+
+def of_a_list(held, x):
+    sum((x * w).sum() for w in held.weights).backward()
+    gradients = [w.grad.clone() for w in held.weights]
+    held.weights.zero_grad()
+    return gradients[0]
+
+
 HOOKS = {  # hooks that are code of C's, or lead to some: how they are registered, the step, what the program changes late
     "append": (lambda held: held.w.register_post_accumulate_grad_hook(held.grads.append), of_the_leaf, None),
     "add": (lambda held: held.w.register_post_accumulate_grad_hook(held.seen.add), of_the_leaf, lambda held, i: held.seen.clear()),
@@ -408,6 +432,11 @@ HOOKS = {  # hooks that are code of C's, or lead to some: how they are registere
     "keyword_of_torchs": (lambda held: held.w.register_hook(held.doubled), of_the_leaf, keyword("doubled", "other", 3.0)),
     "keyword_of_a_parameter": (lambda held: held.layer.weight.register_hook(held.by), of_a_parameter, keyword("by", "by", 3.0)),
     "append_of_a_parameter": (lambda held: held.layer.weight.register_post_accumulate_grad_hook(held.grads.append), of_a_parameter, None),
+    "of_an_inner_module": (lambda held: vars(held).update(attention=nn.MultiheadAttention(2, 1, batch_first=True))
+                           or held.attention.out_proj.weight.register_post_accumulate_grad_hook(held.grads.append), of_attention, None),
+    "of_a_functional_call": (lambda held: held.layer.weight.register_post_accumulate_grad_hook(held.grads.append), of_a_call, None),
+    "of_a_list": (lambda held: vars(held).update(weights=nn.ParameterList(nn.Parameter(torch.ones(3)) for _ in range(2)))
+                  or held.weights[1].register_post_accumulate_grad_hook(held.grads.append), of_a_list, None),
     "for_all_modules": (lambda held: vars(held).update(of_all=functools.partial(forwarded, by=2.0)) or vars(held).update(
         handle=nn.modules.module.register_module_forward_hook(held.of_all)), of_the_layer, keyword("of_all", "by", 3.0)),
     "forward_of_a_dict": (lambda held: setattr(held.layer, "forward", held.table.get),

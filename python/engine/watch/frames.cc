@@ -181,6 +181,17 @@ void Watcher::load_hooks_of(PyObject* module) {
   }
 }
 
+void Watcher::load_hooks_of_parameters() {
+  std::vector<PyObject*> modules;
+  for (const auto& [module, reads] : modules_) modules.push_back(module);
+  for (PyObject* module : modules) {
+    PyObject* const dict = dict_of(module);
+    PyObject* const own = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "_parameters");
+    if (own == nullptr || !PyDict_Check(own)) continue;
+    for (const auto& [name, tensor] : entries_of(own)) mark(tensor, text_of(name));
+  }
+}
+
 void Watcher::load_hooks_of_all(const char* module) {
   const auto found = stolen(PyImport_GetModule(interned(module).ptr()));
   if (found) load_hooks_of(found.ptr());

@@ -178,6 +178,11 @@ void Watcher::load_attribute(PyObject* object, PyObject* its_name) {
       PyObject* const asked = PyDict_GetItemWithError(dict, asks.ptr());
       if (asked != nullptr && !PyFunction_Check(asked)) {
         mark(asked, path_of(object) + ".__getattr__");
+        if (is_cache_of_functools(asked)) {
+          refuse("the step reads `" + text_of(name) + "` of `" + path_of(object) +
+                 "`, whose __getattr__ is under functools.lru_cache: what it gives may be of a "
+                 "call before");
+        }
         load_callable(asked);
       }
     }

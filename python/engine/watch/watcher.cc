@@ -86,7 +86,7 @@ Watcher::Watcher(Roots& roots, MovingPlaces& moving, const ChangedArguments& cha
       handed_(handed),
       slots_(std::make_unique<SlotWatch>(roots, moving)),
       handled_(handled_exception().ptr()) {
-  for (const py::object& value : moving.given()) {
+  for (const py::object& value : moving.left()) {  // as the call found them
     if (value) give(value.ptr());
   }
 }

@@ -151,6 +151,9 @@ class Watcher final : public Listener, private Met {
   void give_array(PyObject* array, at::Tensor tensor);
   /// `function` is called from outside, with arguments that are marked.
   void called(PyObject* function);
+  /// Hooks of the parameters of all modules that are tracked: code that runs in no module's call,
+  /// or in torch's, may use one, and those of C's show no instruction.
+  void load_hooks_of_parameters();
 
   bool wants(PyCodeObject* code, bool by_watched) override;
   bool leads(PyCodeObject* code) override { return whose(code) != Whose::kTorchs; }
