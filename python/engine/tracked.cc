@@ -84,7 +84,7 @@ void Tracked::begin_watch(const py::list& roots, const py::tuple& given) {
   for (const py::handle& value : given) watcher_->give(value.ptr());
   for (const Arguments::Array& array : arrays_) watcher_->give_array(array.array, array.tensor);
   watcher_->called(py::object(py::cast<py::tuple>(roots[0])[1]).ptr());
-  watcher_->load_hooks_of_parameters();
+  watcher_->load_hooks_of_models();
   start(*watcher_);
 }
 

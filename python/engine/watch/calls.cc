@@ -191,20 +191,20 @@ bool Watcher::call(const Call& made, int depth) {
     if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee))) == Whose::kTorchs) {
       refuse_untold(callee);
       // it may call what it is given: tree_map, Module.apply
-      bool gives_to_c = false;
-      made.for_each([&](PyObject* value) {
-        PyObject* const self = PyCFunction_Check(value) ? PyCFunction_GET_SELF(value) : nullptr;
-        const bool is_torchs =
-            module_of(value).starts_with("torch") ||
-            (self != nullptr && type_name(Py_TYPE(self)).starts_with("torch.")) ||
-            (self != nullptr && PyType_Check(self) &&
-             type_name(as_type(self)).starts_with("torch."));
+      const auto is_unseen = [this](PyObject* value) {
         // in torch's hands Python's own library is not watched
-        const bool is_pythons =
-            PyFunction_Check(value) &&
-            whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(value))) == Whose::kPythons;
-        gives_to_c |= is_pythons || (is_function_of_c(value) && !is_torchs);
-      });
+        if (PyFunction_Check(value))
+          return whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(value))) ==
+                 Whose::kPythons;
+        if (!is_function_of_c(value)) return false;
+        PyObject* const self = PyCFunction_Check(value) ? PyCFunction_GET_SELF(value) : nullptr;
+        PyTypeObject* const of = self == nullptr      ? Py_TYPE(value)
+                                 : PyType_Check(self) ? as_type(self)
+                                                      : Py_TYPE(self);
+        return !module_of(value).starts_with("torch") && !type_name(of).starts_with("torch.");
+      };
+      bool gives_to_c = false;
+      made.for_each([&](PyObject* value) { gives_to_c |= is_unseen(value); });
       if (gives_to_c) load_arguments(made);
       made.for_each([&](PyObject* value) { gives_to_c ? load_objects(value) : load_given(value); });
     }

@@ -176,20 +176,21 @@ void Watcher::load_hooks_of(PyObject* module) {
   for (const auto& [key, value] : entries_of(dict)) {
     const std::string_view name = PyUnicode_Check(key) ? view_of(key) : "";
     if (name.starts_with('_') && name.ends_with("_hooks")) load_hooks(value);
-    if (name != "_parameters" || !PyDict_Check(value)) continue;
-    for (const auto& [of, tensor] : entries_of(value)) mark(tensor, text_of(of));
   }
+  load_hooks_of_parameters(module);
 }
 
-void Watcher::load_hooks_of_parameters() {
-  std::vector<PyObject*> modules;
+void Watcher::load_hooks_of_parameters(PyObject* module) {
+  PyObject* const dict = dict_of(module);
+  PyObject* const own = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "_parameters");
+  if (own == nullptr || !PyDict_Check(own)) return;
+  for (const auto& [name, tensor] : entries_of(own)) mark(tensor, text_of(name));
+}
+
+void Watcher::load_hooks_of_models() {
+  std::vector<PyObject*> modules;  // a hook may lead to more
   for (const auto& [module, reads] : modules_) modules.push_back(module);
-  for (PyObject* module : modules) {
-    PyObject* const dict = dict_of(module);
-    PyObject* const own = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "_parameters");
-    if (own == nullptr || !PyDict_Check(own)) continue;
-    for (const auto& [name, tensor] : entries_of(own)) mark(tensor, text_of(name));
-  }
+  for (PyObject* module : modules) load_hooks_of_parameters(module);
 }
 
 void Watcher::load_hooks_of_all(const char* module) {

@@ -153,7 +153,7 @@ class Watcher final : public Listener, private Met {
   void called(PyObject* function);
   /// Hooks of the parameters of all modules that are tracked: code that runs in no module's call,
   /// or in torch's, may use one, and those of C's show no instruction.
-  void load_hooks_of_parameters();
+  void load_hooks_of_models();
 
   bool wants(PyCodeObject* code, bool by_watched) override;
   bool leads(PyCodeObject* code) override { return whose(code) != Whose::kTorchs; }
@@ -264,6 +264,7 @@ class Watcher final : public Listener, private Met {
   /// What a callable that torch's code calls holds besides code of Python's.
   void load_hooks(PyObject* hooks);
   void load_hooks_of(PyObject* module);
+  void load_hooks_of_parameters(PyObject* module);
   /// Those that torch keeps in this module of its own, for all modules or optimizers.
   void load_hooks_of_all(const char* module);
   void load_hooks_of_tensor(PyObject* tensor);
