@@ -225,6 +225,11 @@ bool leads_nowhere(PyObject* value) {
          PyCapsule_CheckExact(value) || PyUnicode_Check(value) || is_tensor(value);
 }
 
+bool is_partial(PyObject* value) {
+  static auto* const partial = as_type(imported("functools", "partial"));
+  return PyObject_TypeCheck(value, partial) != 0;
+}
+
 void add_held(PyObject* value, std::vector<PyObject*>& found) {
   if (PyTuple_Check(value) || PyList_Check(value)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
@@ -628,10 +633,11 @@ void FollowedNumbers::hold(PyObject* number) {
 
 namespace {
 
-/// Who has a partial of code of Python's can only call it, which gives that code what it holds: the
-/// numbers by themselves may be asked for, too. Nothing for any other object.
+/// Who has a partial (of no class made of that) of code of Python's can only call it, which gives
+/// that code what it holds: the numbers by themselves may be asked for, too. Nothing for any other
+/// object.
 std::optional<std::vector<PyObject*>> numbers_of_partial(PyObject* value) {
-  if (!is_partial(value)) return std::nullopt;
+  if (!is_partial(value) || is_made_by_class(Py_TYPE(value))) return std::nullopt;
   const py::object function = member(value, "func"), arguments = member(value, "args");
   const py::object named = member(value, "keywords");
   if (!function || !PyFunction_Check(function.ptr()) || !arguments || !named) return std::nullopt;

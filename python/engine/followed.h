@@ -171,9 +171,8 @@ bool leads_nowhere(PyObject* value);
 
 /// Appends the objects that one holds and that code of C's may look at, borrowed.
 void add_held(PyObject* value, std::vector<PyObject*>& found);
-inline bool is_partial(PyObject* value) {
-  return std::string_view(Py_TYPE(value)->tp_name).starts_with("functools.partial");
-}
+/// Whether it is a functools.partial, or of a class made of that.
+bool is_partial(PyObject* value);
 
 inline bool is_followed(PyObject* number) { return FollowedNumbers::current().contains(number); }
 

@@ -209,7 +209,7 @@ bool SlotWatch::moves(std::size_t position) const {
   if (values_[position].is_number()) return is_plain_number(now.ptr()) && !is_looked_up;
   // a record that the step itself puts in the place of the one before
   PyObject* const before = values_[position].object();
-  const bool is_record = slot.is_written && before != nullptr &&
+  const bool is_record = slot.is_written && before != nullptr && !is_changed_in_place(before) &&
                          Py_TYPE(before) == Py_TYPE(now.ptr()) &&
                          (PyTuple_Check(now.ptr()) || is_plain_object(now.ptr()));
   return may_be_argument(now.ptr(), is_record || values_[position].is_replaced_by(now.ptr()));
@@ -217,9 +217,22 @@ bool SlotWatch::moves(std::size_t position) const {
 
 bool SlotWatch::is_exchanged(std::size_t position) const {
   const Slot& slot = slots_[position];
-  if (!slot.is_guarded || slot.is_written || !slot.is_assignable()) return false;
+  if (!slot.is_guarded || !slot.is_assignable()) return false;
+  // one that the step puts there may be the same each time
+  if (slot.is_written && !is_changed_in_place(values_[position].object())) return false;
   const py::object now = slot.value();
   return now && values_[position].may_be(now.ptr());
+}
+
+/// Whether the step changes what is in a container or object.
+bool SlotWatch::is_changed_in_place(PyObject* held) const {
+  if (held == nullptr) return false;
+  PyObject* const attributes = dict_of(held);
+  return std::ranges::any_of(slots_, [held, attributes](const Slot& slot) {
+    PyObject* const owner = slot.owner.get();
+    return (slot.is_changed || slot.is_written) && owner != nullptr &&
+           (owner == held || owner == attributes);
+  });
 }
 
 void SlotWatch::note_moving() const {

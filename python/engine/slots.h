@@ -122,6 +122,7 @@ class SlotWatch {
   bool moves(std::size_t position) const;
   /// Whether another object of its class, which the step has not put there, stands for what did.
   bool is_exchanged(std::size_t position) const;
+  bool is_changed_in_place(PyObject* held) const;
   bool is_written_array(std::size_t position) const;
   /// The same of items of a container that was gone over: their keys.
   std::vector<py::object> moving_items(std::size_t position) const;

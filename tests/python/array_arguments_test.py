@@ -1,6 +1,7 @@
 """Arrays of NumPy that a step is given, finds in the program or makes of its tensors, and arguments of other kinds: arrays count as
 tensors where torch takes them, and what the host reads of one is refused, but for a comparison of one number.
 """
+import collections
 import types
 
 import numpy as np
@@ -540,3 +541,36 @@ def test_a_player_gives_arrays(tmp_path):
     first, named, (third,) = steptape.load(str(tmp_path / "b.tape"))["arrays"](torch.arange(3.) + 7)
     assert all(isinstance(a, np.ndarray) for a in (first, named["mean"], third))
     assert an_array([first, named, [third]]) == an_array([expected[0], expected[1], list(expected[2])])
+
+
+def stored(logs, **values):
+    for name, value in values.items():
+        logs[name].append(value)
+
+
+def stored_where_new(logs, **values):
+    for name, value in values.items():
+        if name not in logs.keys():  # as spinningup's EpochLogger does
+            logs[name] = []
+        logs[name].append(value)
+
+
+@pytest.mark.parametrize("make, store", [(lambda: collections.defaultdict(list), stored), (dict, stored_where_new)])
+@pytest.mark.parametrize("named", [dict, collections.OrderedDict])
+def test_arrays_that_go_through_dicts(named, make, store):
+    def play(wrap):
+        torch.manual_seed(0)
+        weight, logs = torch.nn.Parameter(torch.ones(3)), make()
+
+        def step(x):
+            y = x * weight
+            info = named(values=y.detach().numpy())
+            y.sum().backward()
+            store(logs, loss=y.sum().item(), **info)
+            return logs["loss"][-1], list(info), "values" in info, "other" in info.keys(), [*dict(info)], 1 if info else 2
+        step = wrap(step)
+        seen = [step(torch.full((3,), float(i))) for i in range(CALLS)]
+        return seen, {name: [an_array([value]) for value in values] for name, values in logs.items()}, step
+
+    step = played_alike(play)
+    assert step.stats["replayed"] >= CALLS // 2, step.explain()

@@ -3,6 +3,7 @@
 All cases run in one process, which has the simulated device of tests/simulated_cuda in LD_PRELOAD.
 STEPTAPE_SIMULATED_CUDA names the library.
 """
+import contextvars
 import copy
 import functools
 import gc
@@ -10,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -818,6 +820,36 @@ def test_what_orders_work_on_the_device_is_refused_by_name():
     assert len(done.stdout.splitlines()) == 6, done.stdout
 
 
+def test_what_a_thread_has_of_its_own_is_refused_in_a_backward():
+    """Eager runs hooks in a thread of autograd's there. Not so what is asked for outside of one."""
+    done = process("threads")
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        asked, replayed, codes = json.loads(line)
+        assert codes == ([] if asked == "outside" else ["host_effect"]) and (replayed > 5) == (asked == "outside"), line
+    assert len(done.stdout.splitlines()) == 5, done.stdout
+
+
+def threads():
+    variable, local = contextvars.ContextVar("scale", default=1.0), threading.local()
+    local.scale = 3.0
+    asks = {"variable": variable.get, "local": lambda: getattr(local, "scale", 1.0), "thread": lambda: float(threading.get_ident() % 2 + 1),
+            "handled": lambda: 1.0 if sys.exc_info()[0] is None else 2.0, "outside": lambda: 1.0}
+    for name, ask in asks.items():
+        weight = torch.ones(3, device=DEVICE, requires_grad=True)
+        weight.register_hook(lambda gradient: gradient * ask())
+
+        def step(x):
+            weight.grad = None
+            (weight * x).sum().backward()
+            return weight.grad * variable.get()
+
+        wrapped = steptape.wrap(step)
+        for _ in range(16):
+            wrapped(torch.ones(3, device=DEVICE))
+        print(json.dumps([name, wrapped.stats["replayed"], sorted(twins.codes_of(wrapped))]))
+
+
 def ordered():
     side, event, graph, counted = torch.cuda.Stream(), torch.cuda.Event(), torch.cuda.CUDAGraph(), torch.zeros(3, device=DEVICE)
     with torch.cuda.graph(graph):
@@ -939,7 +971,7 @@ def main():
     torch.set_num_threads(1)
     twins.Randomness = Randomness
     if sys.argv[1] != "cases":
-        return {"grouped": grouped, "failing": failing, "loaded": loaded, "drawn": drawn, "updated": updated, "ordered": ordered,
+        return {"grouped": grouped, "failing": failing, "loaded": loaded, "drawn": drawn, "updated": updated, "ordered": ordered, "threads": threads,
                 "thrown": thrown}[sys.argv[1]]()
     found = 0
     for name in list(CASES)[int(sys.argv[2])::int(sys.argv[3])]:

@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import functools
 import gc
+import itertools
 import random
 import weakref
 from types import SimpleNamespace
@@ -131,6 +132,78 @@ def test_another_one_in_each_epoch(kind, where):
         return seen, all(each is not get() for each in all_of_them[:-1]), bits(net), step
 
     assert played_alike(play).stats["replayed"] > CALLS // 3
+
+
+def backed_up(held, loss, x):
+    held["weight"] = loss.detach().clone()
+    held["n"] = held.get("n", 0) + 1
+
+
+# what the step does to the one that it finds, and puts another in its place
+RESET = {
+    "at_its_end": lambda kept, make: setattr(kept, "held", make()),
+    "and_keeps_the_one_before": lambda kept, make: (setattr(kept, "before", kept.held), setattr(kept, "held", make())),
+    "and_returns_to_the_one_before": lambda kept, make: (setattr(kept, "held", kept.before), setattr(kept, "before", make())),
+    "in_turn": lambda kept, make: vars(kept).update(held=kept.before, before=kept.held),
+    "every_third_call": lambda kept, make: setattr(kept, "held", make()) if kept.n % 3 == 0 else None,
+    "when_the_loss_is_low": lambda kept, make: setattr(kept, "held", make()) if kept.loss < 0.5 else None,
+}
+WITHIN = {
+    "a_dict": (dict, backed_up),
+    "a_list": (list, lambda held, loss, x: held.append(loss.item())),
+    "a_list_of_tensors": (list, lambda held, loss, x: held.append(loss.detach())),
+    "an_ordered_dict": (collections.OrderedDict, backed_up),
+    "a_meter": (Meter, lambda held, loss, x: held.update(loss.item(), x)),
+    "a_dataclass": (Record, record),
+}
+BETWEEN = {
+    "nothing": lambda i, kept, make: None,
+    "keeps_it": lambda i, kept, make: setattr(kept, "mine", kept.held) if i == 20 else None,
+    "another": lambda i, kept, make: setattr(kept, "held", make()) if i in (20, 31) else None,
+    "a_copy": lambda i, kept, make: setattr(kept, "held", copy.copy(kept.held)) if i == 20 else None,
+    "the_one_before": lambda i, kept, make: setattr(kept, "held", kept.before) if i == 20 else None,
+}
+
+
+@pytest.mark.parametrize("kind, between", [*((kind, "nothing") for kind in WITHIN), *itertools.product(["a_dict", "a_meter"], [*BETWEEN][1:])])
+@pytest.mark.parametrize("reset", RESET)
+def test_the_step_itself_puts_another_there(kind, reset, between):
+    make, fill = WITHIN[kind]
+
+    def play(wrap):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        kept = SimpleNamespace(held=make(), before=make(), mine=make(), n=0, loss=0.0)
+        met = [kept.held, kept.before, kept.mine]
+
+        def train(x):
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            kept.n += 1
+            kept.loss = loss.item()
+            fill(kept.held, loss, x)
+            RESET[reset](kept, make)
+            return loss.detach()
+
+        step, seen = wrap(train), []
+        for i in range(CALLS):
+            BETWEEN[between](i, kept, make)
+            seen.append(bits(step(torch.full((2, 3), 0.1 * (i % 15)))))
+            for each in (kept.held, kept.before, kept.mine):
+                if all(each is not other for other in met):
+                    met.append(each)
+                seen.append(next(k for k, other in enumerate(met) if other is each))
+            seen.append([bits(list(each.items()) if isinstance(each, dict) else vars(each) if hasattr(each, "__dict__") else list(each))
+                         for each in met])
+        return seen, bits(net), step
+
+    step = played_alike(play)
+    replays = {"every_third_call"} if kind == "a_meter" else {"at_its_end", "every_third_call", "when_the_loss_is_low"}
+    if reset in replays and between == "nothing":
+        assert step.stats["replayed"] > CALLS // 3, step.explain()
 
 
 def twins_of(seed):

@@ -1,5 +1,6 @@
 """Numbers that functions of C's make of followed ones: those of `math` that no formula has, and NumPy's. They are called again as each call
 begins, so that a schedule computed by NumPy replays."""
+import collections
 import math
 import signal
 import time
@@ -23,7 +24,8 @@ def program(compute, between=lambda i, held: None, given=lambda i: 0.5 * 0.97 **
     def make():
         net = nn.Linear(3, 3)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
-        held = types.SimpleNamespace(n=1, lr=start, last=0.0, of=[0.1, 0.2, 0.3], function=math.hypot, optimizer=optimizer, net=net)
+        held = types.SimpleNamespace(n=1, lr=start, last=0.0, of=[0.1, 0.2, 0.3], function=math.hypot, optimizer=optimizer, net=net,
+                                     table={})
 
         def step(x, n):
             weight = compute(held, n)
@@ -62,6 +64,18 @@ def kept(held, n):
     return held.lr * 2
 
 
+def bits_in_place(held, n):
+    bits = held.n
+    bits &= 6
+    bits |= 1
+    return bits * 0.1
+
+
+def averaged(held, n):
+    held.table["mean"] = 0.9 * held.table.get("mean", n) + 0.1 * n
+    return held.table["mean"]
+
+
 FOLLOWED = {
     "hypot": lambda held, n: math.hypot(n, 1.0),
     "hypot_of_three": lambda held, n: math.hypot(n, 1.0, held.n),
@@ -93,6 +107,13 @@ FOLLOWED = {
     "counted": counted,
     "kept": kept,
     "by_name": lambda held, n: held.function(n, 2.0),
+    "bits": lambda held, n: 0.1 * (held.n & 3) + 0.01 * (held.n ^ 5) + 0.001 * (held.n | 1),
+    "bits_in_place": bits_in_place,
+    "parity_decides": lambda held, n: 0.5 if held.n & 1 else 1.5,
+    "default_of_a_dict": lambda held, n: held.table.get("rate", n) + held.table.pop("none", n),
+    "default_of_an_average": averaged,
+    "in_an_ordered_dict": lambda held, n: collections.OrderedDict(rate=n, other=held.n)["rate"] * 2,
+    "under_a_key_of_a_view": lambda held, n: n if "rate" in held.table.keys() else n * 2,
 }
 
 

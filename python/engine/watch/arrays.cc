@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/tensor_numpy.h>
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "python/engine/watch/watcher.h"
@@ -20,6 +22,9 @@ constexpr std::string_view kHandsOff = "isinstance len type callable";
 
 /// Methods of lists and deques that keep what they are given as it is.
 constexpr std::string_view kAdds = "append appendleft insert";
+/// Methods of dicts that look at keys alone.
+constexpr std::string_view kOfDicts =
+    "clear copy get items keys pop popitem setdefault update values __getitem__ __setitem__";
 
 bool may_index(const at::Tensor& tensor) {
   // torch takes more dimensions for a sequence of indices
@@ -40,16 +45,31 @@ std::string_view name_of_builtin(PyObject* callee) {
   return reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
 }
 
-/// Whether a call is of a method of a list or deque that keeps what it is given as it is.
-bool adds_to_list(const Instruction& in) {
+/// Whether a call is of a method of C's of a list, a deque or a dict that looks at none of what is
+/// in it, and keeps what it is given as it is.
+bool hands_items_on(const Instruction& in) {
   const bool is_bound = PyCFunction_Check(in.callee);
   if (!is_bound && (Py_TYPE(in.callee) != &PyMethodDescr_Type || in.arguments == nullptr))
     return false;
   PyObject* const self = is_bound ? PyCFunction_GET_SELF(in.callee) : in.arguments[0];
-  if (self == nullptr || !(PyList_Check(self) || is_deque(self))) return false;
+  if (self == nullptr) return false;
+  const std::string_view methods = PyDict_Check(self)                     ? kOfDicts
+                                   : PyList_Check(self) || is_deque(self) ? kAdds
+                                                                          : "";
   return is_one_of(is_bound ? name_of_builtin(in.callee)
                             : reinterpret_cast<PyMethodDescrObject*>(in.callee)->d_method->ml_name,
-                   kAdds);
+                   methods);
+}
+
+/// Whether a call makes a list, tuple or dict of keywords and what stands in another one.
+bool makes_container(const Instruction& in) {
+  constexpr std::array kTypes = {&PyList_Type, &PyTuple_Type, &PyDict_Type, &PyODict_Type};
+  const bool is_one = std::ranges::find(kTypes, as_type(in.callee)) != kTypes.end();
+  if (!is_one || in.spread != nullptr || in.arguments == nullptr) return false;
+  const Py_ssize_t named = in.keywords == nullptr ? 0 : PyTuple_GET_SIZE(in.keywords);
+  return std::all_of(in.arguments, in.arguments + in.count - named, [](PyObject* from) {
+    return PyDict_Check(from) || PyList_Check(from) || PyTuple_Check(from);
+  });
 }
 
 /// Whether NumPy takes a number of Python's for one of the array's dtype (NEP 50: from 2.0 on).
@@ -125,11 +145,16 @@ bool Watcher::look_at_arrays(const Instruction& in) {
     }
     case Operation::kCall:
       return call_with_arrays(in);
+    case Operation::kContains: {
+      const bool asks_keys = PyDict_Check(in.first) || PyDictKeys_Check(in.first);
+      if (!is_given_array(in.second, 4) && (asks_keys || !is_given_array(in.first, 4)))
+        return false;
+      break;
+    }
     case Operation::kCompare:
       if (compare_array(in)) return true;
       [[fallthrough]];
     case Operation::kBinary:
-    case Operation::kContains:
     case Operation::kFormat:
       if (!is_given_array(in.first, 4) && !is_given_array(in.second, 4)) return false;
       break;
@@ -199,7 +224,7 @@ bool Watcher::call_with_arrays(const Instruction& in) {
       as_type(callee)->tp_new == PyBaseObject_Type.tp_new) {
     return false;
   }
-  if (adds_to_list(in)) return false;  // as with any object
+  if (hands_items_on(in) || makes_container(in)) return false;  // as with any object
   if (is_builtin && !is_method) {
     const std::string_view name = name_of_builtin(callee);
     if (is_one_of(name, kHandsOff)) return true;

@@ -34,7 +34,6 @@ constexpr std::string_view kTakesApart =
     "repr str format ascii dumps dump format_map pformat deepcopy";
 /// Methods and classes of Python's that keep what they are given as it is.
 constexpr std::string_view kKeeps = "append appendleft extend insert setdefault __setitem__";
-constexpr std::string_view kMakesContainer = "tuple list dict";
 /// Iterators that give the items of what they are given.
 constexpr std::string_view kHandsOn = "zip enumerate reversed iter";
 /// Methods that give items of their container.
@@ -45,6 +44,13 @@ constexpr std::string_view kShows = "print write writelines flush";
 std::string name_of(PyObject* callee) {
   const py::object found = member(callee, "__name__");
   return found ? text_of(found.ptr()) : type_name(callee);
+}
+
+bool makes_dict(PyObject* callee) {
+  return as_type(callee) == &PyDict_Type || as_type(callee) == &PyODict_Type;
+}
+bool makes_sequence(PyObject* callee) {
+  return as_type(callee) == &PyTuple_Type || as_type(callee) == &PyList_Type;
 }
 
 /// Of what a dict is made of, the keys are compared.
@@ -108,6 +114,28 @@ bool is_given_to_c(PyObject* type) {
   auto* made = as_type(type);
   PyObject* found = in_class(made, "__new__");
   return found != nullptr && PyCFunction_Check(found) && made->tp_new != PyBaseObject_Type.tp_new;
+}
+
+/// Whether a class has code of Python's for calls of its objects.
+bool has_own_call(PyTypeObject* type) {
+  PyObject* const found = in_class(type, "__call__");
+  return found != nullptr && PyFunction_Check(found);
+}
+
+/// What code of C's calls where such an object is called, and by which name it holds that; null for
+/// any other.
+struct Wrapped {
+  const char* name = nullptr;
+  py::object function = {};
+};
+Wrapped wrapped_by(PyObject* callee) {
+  PyTypeObject* const type = Py_TYPE(callee);
+  if (has_own_call(type)) return {};
+  const auto is_of = [type](PyTypeObject* known) { return PyType_IsSubtype(type, known) != 0; };
+  const char* const name = is_of(&PyStaticMethod_Type)   ? "__func__"
+                           : is_of(&Py_GenericAliasType) ? "__origin__"
+                                                         : nullptr;
+  return name == nullptr ? Wrapped() : Wrapped{name, member(callee, name)};
 }
 
 /// The name of the module that a function of C's is from, or "".
@@ -264,6 +292,13 @@ bool Watcher::call(const Call& made, int depth) {
     awaited_.back().is_fresh = true;
     return true;
   }
+  if (const Wrapped wrapped = wrapped_by(callee); wrapped.function) {
+    load_wrapped(callee, wrapped.name);
+    if (exists(callee)) mark(wrapped.function.ptr(), path_of(callee));
+    Call inner = made;
+    inner.callee = wrapped.function.ptr();
+    return call(inner, depth - 1);
+  }
   if (PyWeakref_Check(callee)) {
     if (exists(callee)) read(Kind::kReferent, callee, nullptr, path_of(callee) + "()");
     return false;
@@ -283,7 +318,10 @@ bool Watcher::call(const Call& made, int depth) {
     escape(made);
     return true;
   }
-  if (const std::optional<bool> waits = call_of_functools(made, depth)) return *waits;
+  const bool follows = has_own_call(type);
+  if (!follows) {
+    if (const std::optional<bool> waits = call_of_functools(made, depth)) return *waits;
+  }
   look_up(callee, "__call__");
   if (test_by_numpy(made)) return false;
   if (follow_call(made)) return true;
@@ -293,15 +331,25 @@ bool Watcher::call(const Call& made, int depth) {
     PyObject* const first = made.arguments.empty() ? nullptr : made.arguments.front();
     if (is_from_outside(named, name_of(callee), first)) return false;
   }
-  PyObject* code_of_call = in_class(type, "__call__");
-  const bool follows = code_of_call != nullptr && PyFunction_Check(code_of_call);
+  PyObject* const code_of_call = in_class(type, "__call__");
+  if (code_of_call != nullptr && Py_TYPE(code_of_call) == &PyProperty_Type)
+    refuse("the step calls an object of `" + type_name(type) + "`, whose `__call__` is a property");
   const bool is_torchs_own =
       is_torchs(type) || is_part_of_model(callee) ||
       (follows &&
        whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(code_of_call))) == Whose::kTorchs);
   if (follows && !is_torchs_own) return false;  // it is watched
-  load_wrapped(callee);
-  if (is_torchs_own) load_given(callee);
+  load_wrapped(callee, "__wrapped__");
+  if (is_torchs_own) {
+    load_given(callee);
+  } else {  // `numpy.frompyfunc(d.get, 1, 1)`
+    std::vector<PyObject*> held;
+    if (!is_function_of_cython(callee)) add_held(callee, held);
+    for (PyObject* each : held) {
+      if (exists(callee) && is_function_of_c(each)) mark(each, path_of(callee));
+      load_callable(each);
+    }
+  }
   made.for_each([&](PyObject* value) {
     if (is_torchs_own) {
       load_given(value);
@@ -320,7 +368,7 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
   static PyObject* const getter = attribute_type("operator", "attrgetter");
   static PyObject* const items = attribute_type("operator", "itemgetter");
   static PyObject* const caller = attribute_type("operator", "methodcaller");
-  if (is_exactly(made.callee, partial)) {
+  if (is_partial(made.callee)) {
     Call inner = made;
     const py::object function = member(made.callee, "func");
     const py::object arguments = member(made.callee, "args");
@@ -484,9 +532,9 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
       FollowedNumbers::current().escape(argument);
       look_which(argument, nullptr);
     }
-  } else if (self == nullptr && is_one_of(name, kMakesContainer)) {
+  } else if (makes_dict(made.callee) || makes_sequence(made.callee)) {
     made.for_each([this](PyObject* value) { load_given(value); });
-    if (name == "dict" && count == 1) escape_keys(arguments[0]);
+    if (makes_dict(made.callee) && count == 1) escape_keys(arguments[0]);
   } else {
     load_arguments(made);
   }
@@ -652,6 +700,11 @@ void Watcher::load_callable(PyObject* value) {
   if (is_function_of_cython(value)) {
     is_from_outside({.callee = value, .module = module_of(value)}, name_of(value), nullptr);
   }
+  if (const Wrapped wrapped = wrapped_by(value); wrapped.function) {
+    load_wrapped(value, wrapped.name);
+    if (exists(value)) mark(wrapped.function.ptr(), path_of(value));
+    return load_callable(wrapped.function.ptr());
+  }
   if (!is_function_of_c(value)) return;
   if (is_one_of(name_of(value), kTellsAddress)) moving_.keep_objects();
   std::vector<PyObject*> held;
@@ -708,6 +761,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   if (name == "__call__") {
     Call by_itself = made;
     by_itself.callee = self;
+    if (const std::optional<bool> waits = call_of_functools(by_itself, 3)) return *waits;
     return call(by_itself, 3);
   }
   if (name == "__get__" && Py_TYPE(self) == &PyProperty_Type && !arguments.empty()) {
@@ -791,9 +845,11 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     if (compares) load_deep(self);
     refuse_unknown(name, self);
   }
-  if (keeps) {
+  // what these give where there is no such key goes on as it is
+  const bool has_default = is_dict && (name == "get" || name == "pop");
+  if (keeps || has_default) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const bool is_key = i == 0 && (arguments.size() > 1 || name == "setdefault");
+      const bool is_key = i == 0 && (arguments.size() > 1 || name == "setdefault" || has_default);
       is_key ? load_whole(arguments[i]) : load_given(arguments[i]);
     }
     return false;

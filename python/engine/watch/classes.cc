@@ -92,11 +92,10 @@ void Watcher::look_up(PyObject* object, const char* name) {
   read(Kind::kAttribute, type, interned(name).ptr(), type_name(object) + "." + name);
 }
 
-void Watcher::load_wrapped(PyObject* wrapper) {
+void Watcher::load_wrapped(PyObject* wrapper, const char* name) {
   if (!exists(wrapper)) return;
-  PyObject* of_class = in_class(Py_TYPE(wrapper), "__wrapped__");
-  if (is_member(of_class))
-    read(Kind::kMember, wrapper, of_class, path_of(wrapper) + ".__wrapped__");
+  PyObject* of_class = in_class(Py_TYPE(wrapper), name);
+  if (is_member(of_class)) read(Kind::kMember, wrapper, of_class, path_of(wrapper) + "." + name);
 }
 
 void Watcher::load_methods(PyObject* object) {
@@ -114,8 +113,10 @@ void Watcher::load_methods(PyObject* object) {
   for (const py::handle& method : methods_of(type)) {
     // code of C's in the place of a method is called without the object, partial functions too,
     // though CPython 3.13 has them warn that this will change
+    const bool is_of_class = Py_TYPE(method.ptr()) == &PyClassMethod_Type;
     const bool is_static = Py_TYPE(method.ptr()) == &PyStaticMethod_Type;
-    const py::object called = is_static ? member(method.ptr(), "__func__") : borrowed(method.ptr());
+    const py::object called =
+        is_static || is_of_class ? member(method.ptr(), "__func__") : borrowed(method.ptr());
     const bool is_bound =
         !is_static && Py_TYPE(called.ptr())->tp_descr_get != nullptr &&
         !std::string_view(Py_TYPE(called.ptr())->tp_name).starts_with("functools.partial");
@@ -126,7 +127,7 @@ void Watcher::load_methods(PyObject* object) {
     }
     if (is_bound || PyUnicode_Check(called.ptr()) || PyFunction_Check(called.ptr())) continue;
     mark(called.ptr(), path);
-    call_own(called.ptr(), {});
+    call_own(called.ptr(), is_of_class ? std::vector<PyObject*>{owner} : std::vector<PyObject*>());
   }
 }
 

@@ -427,11 +427,15 @@ bool Watcher::test_by_numpy(const Call& made) {
 }
 
 bool Watcher::follow_operator(const Instruction& in) {
-  const char* name = in.made == Operator::kPower         ? "pow"
-                     : in.made == Operator::kModulo      ? "mod"
-                     : in.made == Operator::kFloorDivide ? "floordiv"
-                                                         : nullptr;
-  if (name == nullptr) return false;
+  constexpr std::array kRows = {std::pair{Operator::kPower, "pow"},
+                                std::pair{Operator::kModulo, "mod"},
+                                std::pair{Operator::kFloorDivide, "floordiv"},
+                                std::pair{Operator::kAnd, "and_"},
+                                std::pair{Operator::kOr, "or_"},
+                                std::pair{Operator::kXor, "xor"}};
+  const auto row = std::ranges::find(kRows, in.made, &std::pair<Operator, const char*>::first);
+  if (row == kRows.end()) return false;
+  const char* const name = row->second;
   const auto function = py::module_::import("operator").attr(name);  // held by its module
   if (!follow_call({.callee = function.ptr(), .arguments = {in.first, in.second}})) return false;
   awaited_.back().of_numbers->path = std::string("operator.") + name;

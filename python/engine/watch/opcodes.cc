@@ -174,6 +174,9 @@ constexpr std::array kOperators = {
     OperatorRow{NB_FLOOR_DIVIDE, NB_INPLACE_FLOOR_DIVIDE, Operator::kFloorDivide},
     OperatorRow{NB_REMAINDER, NB_INPLACE_REMAINDER, Operator::kModulo},
     OperatorRow{NB_POWER, NB_INPLACE_POWER, Operator::kPower},
+    OperatorRow{NB_AND, NB_INPLACE_AND, Operator::kAnd},
+    OperatorRow{NB_OR, NB_INPLACE_OR, Operator::kOr},
+    OperatorRow{NB_XOR, NB_INPLACE_XOR, Operator::kXor},
 };
 #else  // the opcode
 constexpr std::array kOperators = {
@@ -184,6 +187,9 @@ constexpr std::array kOperators = {
     OperatorRow{BINARY_FLOOR_DIVIDE, INPLACE_FLOOR_DIVIDE, Operator::kFloorDivide},
     OperatorRow{BINARY_MODULO, INPLACE_MODULO, Operator::kModulo},
     OperatorRow{BINARY_POWER, INPLACE_POWER, Operator::kPower},
+    OperatorRow{BINARY_AND, INPLACE_AND, Operator::kAnd},
+    OperatorRow{BINARY_OR, INPLACE_OR, Operator::kOr},
+    OperatorRow{BINARY_XOR, INPLACE_XOR, Operator::kXor},
 };
 #endif
 

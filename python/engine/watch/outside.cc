@@ -89,10 +89,12 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
     return true;
   }
   if (made.module == "sys" && (name == "exc_info" || name == "exception")) {
+    look_at_thread("sys." + name + "()");
     load_handled();
     return true;
   }
   if (made.module == "sys" && name.starts_with("_getframe")) {  // of the caller, or further out
+    look_at_thread("sys." + name + "()");
     const bool has_depth = !made.arguments.empty() && PyLong_Check(made.arguments.front());
     const long depth = has_depth ? PyLong_AsLong(made.arguments.front()) : 0;
     auto* frame = reinterpret_cast<PyFrameObject*>(Py_XNewRef(PyEval_GetFrame()));

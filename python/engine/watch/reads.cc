@@ -188,7 +188,7 @@ void Watcher::load_attribute(PyObject* object, PyObject* its_name) {
     }
   } else if (PyType_Check(object)) {
     load_of_class(object, name);
-  } else if (Py_TYPE(object) == &PySuper_Type) {
+  } else if (PyType_IsSubtype(Py_TYPE(object), &PySuper_Type) != 0) {
     load_of_super(object, name);
   } else {
     load_of_instance(object, name);
@@ -268,7 +268,7 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
   if (exists(object) && keeps_to_itself(type) && !view_of(name).starts_with("__"))
     return refuse_incomparable("reads or writes an attribute of", object);
   if (found != nullptr) load_methods(found);  // it may be a descriptor
-  if (found != nullptr && !PyFunction_Check(found)) load_wrapped(found);
+  if (found != nullptr && !PyFunction_Check(found)) load_wrapped(found, "__wrapped__");
   const bool gives_way = found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr;
   if (found == nullptr && ask_own(object, "__getattr__", {object, name})) return;
   if (is_tensor(object)) {
@@ -293,7 +293,10 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     return;
   }
   class_of(object);
-  if (is_thread_local(object)) return read(Kind::kEntry, load_namespace(object), name, path);
+  if (is_thread_local(object)) {
+    look_at_thread(path);
+    return read(Kind::kEntry, load_namespace(object), name, path);
+  }
   const bool is_computed = found != nullptr && Py_TYPE(found)->tp_descr_get != nullptr &&
                            !PyFunction_Check(found) && !is_member(found);
   if (is_computed && !is_fixed(object) && is_made_of_torchs_class(type)) load_given(object);
@@ -390,6 +393,7 @@ void Watcher::store_attribute(PyObject* object, PyObject* its_name, bool asks) {
   if (PyModule_Check(object) && exists(object))
     read(Kind::kClass, object, nullptr, path_of(object) + ".__class__");
   if (is_thread_local(object) && exists(object)) {
+    look_at_thread(path_of(object) + "." + text_of(name));
     return write(Kind::kEntry, load_namespace(object), name, path_of(object) + "." + text_of(name));
   }
   if (!PyType_Check(object) && !PyModule_Check(object) && !is_tensor(object) && exists(object) &&

@@ -1,6 +1,8 @@
 #include "python/engine/watch/watcher.h"
 
 #include <c10/util/ScopeExit.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <string_view>
@@ -48,6 +50,14 @@ bool shows_warning(PyObject* function, PyCodeObject* code) {
   static PyObject* const asks = PyFunction_GET_CODE(imported("warnings", "_showwarnmsg"));
   return function == shows ||
          (PyCFunction_Check(function) && reinterpret_cast<PyObject*>(code) == asks);
+}
+
+/// The dict or set whose keys are asked for where something may be in `object`: itself, or what it
+/// is a view of the keys of; null for any other.
+PyObject* keyed_by(PyObject* object) {
+  if (PyDictKeys_Check(object) != 0)
+    return reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(object)->dv_dict);
+  return PyDict_Check(object) != 0 || PyAnySet_Check(object) ? object : nullptr;
 }
 
 bool is_host_value(PyObject* object) {
@@ -277,7 +287,17 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
   return position;
 }
 
+void Watcher::look_at_thread(const std::string& path) {
+  if (torch::autograd::get_current_graph_task_id() == -1) return;
+  const auto node = torch::autograd::get_current_node();
+  if (node != nullptr && !node->device().is_cpu())
+    refuse("the step asks in a backward on a device for `" + path +
+           "`, which each thread has for itself: eager runs that in a thread of autograd's");
+}
+
 void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string& path) {
+  if (kind == Kind::kVariable || kind == Kind::kRunning || kind == Kind::kHandled)
+    look_at_thread(path);
   const bool is_of_container = kind == Kind::kSize || kind == Kind::kItem || kind == Kind::kHas ||
                                kind == Kind::kKeys || kind == Kind::kEntry;
   const auto changed = is_of_container ? changed_content(owner) : std::nullopt;
@@ -604,9 +624,9 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kContains:
       look_up(in.first, "__contains__");
       look_which(in.second, in.first);
-      if ((PyDict_Check(in.first) || PyAnySet_Check(in.first)) && exists(in.first) &&
-          is_plain_key(in.second) && !is_followed(in.second)) {
-        read(Kind::kHas, in.first, in.second, path_of_item(in.first, in.second));
+      if (PyObject* const keyed = keyed_by(in.first);
+          keyed != nullptr && exists(keyed) && is_plain_key(in.second) && !is_followed(in.second)) {
+        read(Kind::kHas, keyed, in.second, path_of_item(keyed, in.second));
       } else {
         load_deep(in.first);
         load_deep(in.second);

@@ -423,12 +423,14 @@ class Watcher final : public Listener, private Met {
   void refuse_opaque(PyObject* object);
   void look_at_memory(PyObject* array);
   void refuse_unknown(const std::string& name, PyObject* self);
+  /// What is called `path` is another one in each thread.
+  void look_at_thread(const std::string& path);
   void refuse_memory(PyObject* value);
   /// `does`: "reads", "writes an attribute of".
   void refuse_incomparable(const std::string& does, PyObject* object);
   void look_up(PyObject* object, const char* name);
   /// What an object of C's calls with what it is called with, as wrapt's wrappers do.
-  void load_wrapped(PyObject* wrapper);
+  void load_wrapped(PyObject* wrapper, const char* name);
   /// Its class's special methods: which of them are asked for, code of C's decides.
   void load_methods(PyObject* object);
   /// Of all that the interpreter may ask for one as it runs this.
