@@ -146,7 +146,7 @@ bool Watcher::look_at_arrays(const Instruction& in) {
     case Operation::kCall:
       return call_with_arrays(in);
     case Operation::kContains: {
-      const bool asks_keys = PyDict_Check(in.first) || PyDictKeys_Check(in.first);
+      const bool asks_keys = PyDict_Check(in.first) != 0;
       if (!is_given_array(in.second, 4) && (asks_keys || !is_given_array(in.first, 4)))
         return false;
       break;

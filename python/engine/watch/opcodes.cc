@@ -146,6 +146,19 @@ void test(const Place& at, Instruction& made) {
 }
 
 /// As some versions convert (`!r`) in an instruction before.
+/// Of a view of the keys of a dict of C's that dict, since it asks that; anything else itself.
+PyObject* dict_asked_by(PyObject* container) {
+  if (!PyDictKeys_Check(container)) return container;
+  PyObject* dict = nullptr;
+  const auto visit = [](PyObject* held, void* into) {
+    *static_cast<PyObject**>(into) = held;
+    return 0;
+  };
+  Py_TYPE(container)->tp_traverse(container, visit, &dict);
+  const bool is_of_c = dict != nullptr && (Py_TYPE(dict)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0;
+  return is_of_c ? dict : container;
+}
+
 void format(PyObject* value, Instruction& made) {
   made.operation = Operation::kFormat;
   made.first = value;
@@ -536,7 +549,7 @@ Instruction decode(const Place& at) {
       break;
     case CONTAINS_OP:
       made.operation = Operation::kContains;
-      made.first = top[-1];
+      made.first = dict_asked_by(top[-1]);
       made.second = top[-2];
       break;
     case UNARY_NEGATIVE:

@@ -52,14 +52,6 @@ bool shows_warning(PyObject* function, PyCodeObject* code) {
          (PyCFunction_Check(function) && reinterpret_cast<PyObject*>(code) == asks);
 }
 
-/// The dict or set whose keys are asked for where something may be in `object`: itself, or what it
-/// is a view of the keys of; null for any other.
-PyObject* keyed_by(PyObject* object) {
-  if (PyDictKeys_Check(object) != 0)
-    return reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(object)->dv_dict);
-  return PyDict_Check(object) != 0 || PyAnySet_Check(object) ? object : nullptr;
-}
-
 bool is_host_value(PyObject* object) {
   return std::string_view(Py_TYPE(object)->tp_name) == "Host" &&
          type_name(object) == "steptape._host.Host";
@@ -624,9 +616,9 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kContains:
       look_up(in.first, "__contains__");
       look_which(in.second, in.first);
-      if (PyObject* const keyed = keyed_by(in.first);
-          keyed != nullptr && exists(keyed) && is_plain_key(in.second) && !is_followed(in.second)) {
-        read(Kind::kHas, keyed, in.second, path_of_item(keyed, in.second));
+      if ((PyDict_Check(in.first) || PyAnySet_Check(in.first)) && exists(in.first) &&
+          is_plain_key(in.second) && !is_followed(in.second)) {
+        read(Kind::kHas, in.first, in.second, path_of_item(in.first, in.second));
       } else {
         load_deep(in.first);
         load_deep(in.second);
