@@ -2,10 +2,10 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
-#include <set>
 #include <variant>
 
 #include "live/generator_state.h"
@@ -130,11 +130,9 @@ std::vector<std::pair<std::string, at::Generator>> Objects::generators() const {
     result.emplace_back(generator.name, generator.generator);
   }
   if (!at::hasCUDA()) return result;
-  std::set<c10::DeviceIndex> devices;
-  for (const TensorAt& at : snapshot().tensors) {
-    if (at.tensor.defined() && at.tensor.is_cuda()) devices.insert(at.tensor.get_device());
-  }
-  for (const c10::DeviceIndex index : devices) {
+  const at::CUDAHooksInterface& hooks = at::detail::getCUDAHooks();
+  for (c10::DeviceIndex index = 0; index < hooks.deviceCount(); ++index) {
+    if (!hooks.hasPrimaryContext(index)) continue;  // nothing has been done there
     const trace::Device device{trace::DeviceKind::kCuda, index};
     result.emplace_back(default_generator_path(device), default_generator(device));
   }

@@ -273,6 +273,13 @@ FollowedNumbers& FollowedNumbers::current() {
 }
 
 void FollowedNumbers::clear() {
+  for (const py::object& deque : std::exchange(lent_to_, {})) {
+    for (Py_ssize_t i = 0; i < size_of(deque.ptr()); ++i) {
+      const py::int_ place(i);
+      const py::object item = held_at(deque.ptr(), place.ptr());
+      if (contains(item.ptr())) put_at(deque.ptr(), place.ptr(), plain(item.ptr()).ptr());
+    }
+  }
   for (const auto& [number, known] : numbers_) Py_DECREF(number);
   numbers_.clear();
   watched_.clear();

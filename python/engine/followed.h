@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -61,6 +62,12 @@ class FollowedNumbers {
   bool has_escaped(PyObject* number) const {
     const auto found = numbers_.find(number);
     return found != numbers_.end() && found->second.has_escaped;
+  }
+
+  /// A deque holds followed numbers in the place of its own, until these are cleared.
+  void lend_to(PyObject* deque) { lent_to_.push_back(borrowed(deque)); }
+  bool is_lent_to(PyObject* deque) const {
+    return std::ranges::any_of(lent_to_, [deque](const auto& each) { return each.ptr() == deque; });
   }
 
   /// Stops following those in a container that is reached in another way, too.
@@ -156,6 +163,7 @@ class FollowedNumbers {
   };
 
   std::unordered_map<PyObject*, Number> numbers_;  ///< with a reference each
+  std::vector<py::object> lent_to_;
   mutable std::unordered_map<PyObject*, Watched> watched_;
   const recorder::FrontendHints* hints_ = nullptr;
 };

@@ -610,6 +610,20 @@ py::object MovingPlaces::look_up_all(std::size_t position) {
   return look_up(position);
 }
 
+std::map<PyObject*, std::string> MovingPlaces::windows() const {
+  std::map<PyObject*, std::string> found;
+  for (const Item& item : items_) {
+    PyObject* const owner = item.owner.get();
+    const bool is_place = item.moves && !item.is_argument && item.leaves.empty() &&
+                          item.arguments.size() == 1 && owner != nullptr && is_bounded(owner);
+    // the step does something else to it than to add items at its end
+    const bool has_places = std::ranges::any_of(
+        places_, [owner](const Place& place) { return place.owner.get() == owner; });
+    if (is_place && !has_places) found.emplace(owner, item.name.substr(0, item.name.rfind('[')));
+  }
+  return found;
+}
+
 bool MovingPlaces::is_seen_growing(PyObject* owner) const {
   const auto from_the_end = [owner](const Place& place) {
     PyObject* const key = place.key.get();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -187,6 +188,8 @@ class MovingPlaces {
                         std::vector<Item::Argument> arguments, std::vector<double> newest,
                         std::span<const trace::Leaf> leaves, PyObject* now);
   const std::vector<Item>& items() const { return items_; }
+  /// The deques with a limit of whose items, counted from the end, some move, by their paths.
+  std::map<PyObject*, std::string> windows() const;
   /// Whether a number is followed that changes as items are added at the end of `owner`.
   bool is_seen_growing(PyObject* owner) const;
   /// What it is as a call begins.

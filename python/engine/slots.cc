@@ -209,7 +209,9 @@ bool SlotWatch::moves(std::size_t position) const {
   if (values_[position].is_number()) return is_plain_number(now.ptr()) && !is_looked_up;
   // a record that the step itself puts in the place of the one before
   PyObject* const before = values_[position].object();
-  const bool is_record = slot.is_written && before != nullptr && !is_changed_in_place(before) &&
+  const bool is_changed = slot.is_written && is_changed_in_place(before);
+  if (is_changed && !is_plain_object(before)) return false;  // the other one stands for it
+  const bool is_record = slot.is_written && !is_changed && before != nullptr &&
                          Py_TYPE(before) == Py_TYPE(now.ptr()) &&
                          (PyTuple_Check(now.ptr()) || is_plain_object(now.ptr()));
   return may_be_argument(now.ptr(), is_record || values_[position].is_replaced_by(now.ptr()));
@@ -269,7 +271,9 @@ std::vector<py::object> SlotWatch::moving_items(std::size_t position) const {
     const py::object item = held_at(now.ptr(), key.ptr());
     if (!item) return true;
     if (!values_[position].is_number_at(key)) return !may_be_argument(item.ptr());
-    return !is_plain_number(item.ptr());
+    // those of a queue with a limit that the step adds to are looked up from its end
+    const bool moves_up = slot.is_changed && slot.is_appended_to && is_bounded(now.ptr());
+    return moves_up || !is_plain_number(item.ptr());
   });
   return keys;
 }

@@ -185,7 +185,7 @@ bool never_changes(PyObject* value) {
       PyCell_Check(value) || Py_TYPE(value) == &PySuper_Type)
     return true;
   constexpr std::array<std::string_view, 12> kOf = {
-      "re.", "datetime.", "decimal.Decimal", "_struct.Struct", "functools.", "operator.",
+      "re.", "datetime.", "decimal.Decimal", "_struct.Struct", "functools.partial", "operator.",
       "itertools.", "numpy.", "torch.", "types.",
       // a function of pybind11's is a method of one of these
       "PyCapsule", "pybind11_builtins."};

@@ -103,4 +103,6 @@ def _holds(owner, key, keys, value):
         if type(now) not in (dict, list):
             return False
         now = _engine.held_at(now, inner)
-    return type(now) is type(value) and (now is value or now == value or now != now)
+    if type(now) is not type(value) or now is value:
+        return now is value
+    return isinstance(now, (int, float, complex, str, bytes)) and (now == value or now != now)

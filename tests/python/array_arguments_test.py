@@ -574,3 +574,15 @@ def test_arrays_that_go_through_dicts(named, make, store):
 
     step = played_alike(play)
     assert step.stats["replayed"] >= CALLS // 2, step.explain()
+
+
+@pytest.mark.parametrize("attribute", ["T", "flat"])
+def test_a_view_that_an_array_of_a_subclass_makes_anew(attribute):
+    data = np.arange(4.).view(type("Of", (np.ndarray,), {}))
+
+    def play(wrap):
+        step = wrap(lambda x: x * float(np.asarray(getattr(data, attribute)).ravel()[1]))
+        return [step(torch.full((2,), float(i))).tolist() for i in range(8)], step
+
+    step = played_alike(play)
+    assert step.stats["replayed"] == 0 and codes_of(step) == {"host_effect"}, step.explain()

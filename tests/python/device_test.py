@@ -967,6 +967,12 @@ def problem_of(make, steps, graphs, between, share, options):
     return "" if device["graphs"] == graphs and reasons == between else told
 
 
+@case
+def noise_of_the_default_generator():
+    """And nothing there but the arguments."""
+    return SimpleNamespace(step=lambda x, y: (F.dropout(x, 0.5), torch.randn_like(y), torch.rand(3)), batch=on_device, holds=lambda: [])
+
+
 def main():
     torch.set_num_threads(1)
     twins.Randomness = Randomness

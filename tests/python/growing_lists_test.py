@@ -1,5 +1,6 @@
 """Lists that a step adds to and reads: how many items they have, and those at their end, are looked up as each call begins."""
 import collections
+import itertools
 import types
 
 import numpy as np
@@ -183,6 +184,66 @@ def test_there_is_no_such_item_at_first():
 def test_it_is_empty_now_and_then():
     step = played("result = held.log[-1] if held.log else 0.0\nheld.log.append(v)", nothing, "if i % 6 == 5: held.log.clear()", calls=60)
     assert step.stats["replayed"] >= CALLS / 2, step.explain()
+
+
+WINDOWS = {
+    "a running mean": "held.log.append(v)\nresult = sum(held.log) / len(held.log)",
+    "a running mean, before": "result = sum(held.log) / len(held.log)\nheld.log.append(v)",
+    "as a loop adds it up": "held.log.append(v)\nresult = 0.0\nfor each in held.log:\n    result += each",
+    "as a comprehension": "held.log.append(v)\nresult = sum(each * 0.5 for each in held.log)",
+    "as squares": "mean = sum(held.log) / len(held.log)\nresult = sum((each - mean) ** 2 for each in held.log)\nheld.log.append(v)",
+    "it weighs the loss": "held.log.append(v)\nloss = loss * (1.0 + 0.01 * sum(held.log))",
+    "from the left": "held.log.appendleft(v)\nresult = sum(held.log)",
+    "two in each call": "held.log.append(v)\nheld.log.append(v * 2)\nresult = sum(held.log)",
+    "the mean and the newest": "held.log.append(v)\nresult = sum(held.log), held.log[-1], held.log[-2], held.log[0]",
+    "kept in another": "held.log.append(v)\nheld.out.append(sum(held.log) / 4)",
+    "by NumPy, before": "result = float(np.mean(held.log))\nheld.log.append(v)",
+    "the largest": "held.log.append(v)\nresult = max(each for each in held.log)",
+    "what is new": "result = v > sum(held.log) / len(held.log)\nheld.log.append(v)",
+    "one by one": "a, *rest = held.log\nresult = a + sum(rest)\nheld.log.append(v)",
+    "nothing is added": "result = sum(held.log)",
+    "another one is made of it": "held.log.append(v)\nheld.log = collections.deque(held.log, 3)\nresult = sum(held.log)",
+}
+MOVING_UP = ("a running mean", "a running mean, before", "as a loop adds it up", "as a comprehension", "it weighs the loss", "two in each call",
+             "the mean and the newest", "kept in another", "what is new")
+MEANWHILE = {
+    "nothing": "pass",
+    "it is emptied": "if i % 17 == 16:\n        held.log.clear()\n        held.log.extend([0.5, 0.25])",
+    "one more": "if i in (20, 21, 31): held.log.append(0.125)",
+    "one less": "if i == 25: held.log.pop()",
+    "one is another": "if i in (20, 29): held.log[1] = 0.5",
+    "a number that is none": "if i == 25: held.log[1] = float('nan')",
+    "an int": "if i == 25: held.log[1] = 2",
+    "another queue": "if i == 25: held.log = collections.deque([0.5, 0.25, 0.125], 4)",
+    "a longer one": "if i == 25: held.log = collections.deque(held.log, 6)",
+    "a list": "if i == 25: held.log = list(held.log)",
+    "it turns": "if i % 9 == 8: held.log.rotate(1)",
+    "its own numbers": "if i == 20: held.kept = list(held.log)\n    if i == 24: held.log.extend(held.kept)",
+}
+
+
+@pytest.mark.parametrize("name, between", [*((name, "nothing") for name in WINDOWS), *itertools.product(MOVING_UP, [*MEANWHILE][1:])])
+def test_a_window_of_numbers(name, between):
+    step = played(WINDOWS[name], window, MEANWHILE[between], calls=60)
+    if between == "nothing" and name in MOVING_UP:
+        assert step.stats["replayed"] >= 40, step.explain()
+
+
+@pytest.mark.parametrize("between", ["pass", "if i == 25: held.log = [0.5]", "if i == 25: held.log.append(0.125)", "if i % 9 == 8: held.log.clear()"])
+def test_a_list_that_is_cut_to_a_window(between):
+    step = played("held.log.append(v)\nheld.log = held.log[-4:]\nresult = sum(held.log) / len(held.log)", numbers, between, calls=60)
+    assert step.stats["replayed"] >= 20, step.explain()
+
+
+def test_the_numbers_of_a_window_are_the_programs_own_again():
+    net, kept = torch.nn.Linear(3, 2), [0.5, 0.25, 0.125]
+    held = types.SimpleNamespace(log=collections.deque(kept, 3))
+    step = steptape.wrap(lambda x: net(x).sum().item() + sum(held.log))
+    for i in range(8):
+        step(torch.ones(2, 3))
+        assert all(a is b for a, b in zip(held.log, kept)), i
+        held.log.append(0.5 * i)
+        kept = [*kept[1:], held.log[-1]]
 
 
 @pytest.mark.parametrize("read", ("len(held.log)", "held.log[-1]", "held.log[-2:][0]"))

@@ -174,3 +174,38 @@ def test_state_that_alternates_has_a_plan_for_each_of_its_values(make):
 
     step = played_alike(play)
     assert step.stats["replayed"] >= 25, step.explain()
+
+
+LATE_WAYS = {
+    "an_item": lambda held: held.params[2].sum(),
+    "a_group": lambda held: sum(p.numel() for group in held.optimizer.param_groups for p in group["params"]),
+    "a_state": lambda held: held.net[1].weight in held.optimizer.state,
+    "a_key": lambda held: held.by_parameter[held.net[1].weight],
+    "a_layer": lambda held: held.layer.weight.norm(),
+    "another_tensor": lambda held: held.other.add_(1),
+}
+
+
+@pytest.mark.parametrize("look", LATE_WAYS.values(), ids=LATE_WAYS)
+def test_a_branch_reaches_late_what_the_plan_knows_by_another_name(look):
+    """Audits of the plan that was made before go on."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Linear(8, 2))
+    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+    held = types.SimpleNamespace(net=net, optimizer=optimizer, params=list(net.parameters()), layer=net[1], n=0, other=torch.zeros(2),
+                                 by_parameter={p: i for i, p in enumerate(net.parameters())})
+
+    def train(x):
+        loss = net(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        held.n += 1
+        if held.n % 7 == 0:
+            look(held)
+        return loss.item()
+
+    step = steptape.wrap(train, verify={"rate": 1.0})
+    for _ in range(30):
+        step(torch.randn(4, 3))
+    assert step.stats["audits"] > 15 and not step.stats["refusals"], step.explain()

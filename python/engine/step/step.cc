@@ -309,6 +309,9 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
     FollowedNumbers::current().watch(single.object);
   followed->put(before, hints, 0);
   followed->put(held, hints, before.leaves.size());
+  for (const MovingPlaces::Item& item : moving_.items()) {  // which this call may not ask for
+    if (item.moves && !item.is_argument) hints.leaf(trace::LeafKind::kHostValue, item.name);
+  }
   const std::vector<py::object> containers = containers_of(before);
   const std::vector<py::object> held_containers = containers_of(held);
   const std::vector<Arguments> each_held = flatten_each(given.places);

@@ -131,6 +131,36 @@ std::optional<FollowedNumbers::Derivation> Watcher::follow_item_from_the_end(PyO
   return found == nullptr ? std::nullopt : std::optional(follow_held(*found, item.ptr()));
 }
 
+void Watcher::lend_windows() {
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  for (const auto& [deque, path] : moving_.windows()) {
+    note(Kind::kContent, deque, nullptr, path, false);  // with its own numbers
+    numbers.lend_to(deque);
+    for (Py_ssize_t at = -size_of(deque); at < 0; ++at) {
+      const py::int_ place(at);
+      const py::object item = held_at(deque, place.ptr());
+      if (!FollowedNumbers::can_follow_given(item.ptr())) continue;
+      if (const auto number = follow_item_from_the_end(deque, at))
+        put_at(deque, place.ptr(), numbers.follow(item.ptr(), *number->formula).ptr());
+    }
+  }
+}
+
+bool Watcher::load_window(PyObject* deque) {
+  constexpr Py_ssize_t kMost = 128;
+  const Py_ssize_t size = is_bounded(deque) ? size_of(deque) : 0;
+  if (size == 0 || size > kMost || has_written_items(deque)) return false;
+  bool are_followed = true;
+  for (Py_ssize_t at = -size; at < 0; ++at) {
+    const py::object item = held_at(deque, py::int_(at).ptr());
+    if (is_followed(item.ptr()) || !position_before(deque, at)) continue;
+    are_followed = false;
+    follow_item_from_the_end(deque, at);  // the next recordings do
+  }
+  if (are_followed) load_size(deque);
+  return are_followed;
+}
+
 std::optional<bool> Watcher::follow_from_the_end(PyObject* sequence, PyObject* key) {
   const bool is_slice = PySlice_Check(key) && PyList_CheckExact(sequence);
   const bool is_one = PyLong_CheckExact(key) && is_from_the_end(key) && !is_followed(key);
@@ -337,10 +367,13 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
   if (is_max || name == "min") {
     std::vector<PyObject*> among(arguments.begin(), arguments.end());
     if (arguments.size() == 1) {
-      if (!PyList_CheckExact(arguments[0]) && !PyTuple_CheckExact(arguments[0]))
+      const bool is_queue = type_name(arguments[0]) == "collections.deque";
+      if (!PyList_CheckExact(arguments[0]) && !PyTuple_CheckExact(arguments[0]) && !is_queue)
         return std::nullopt;
-      PyObject** items = PySequence_Fast_ITEMS(arguments[0]);
-      among.assign(items, items + PySequence_Fast_GET_SIZE(arguments[0]));
+      const auto list = stolen(PySequence_List(arguments[0]));  // which holds what is in it
+      if (!list) throw py::error_already_set();
+      PyObject** items = PySequence_Fast_ITEMS(list.ptr());
+      among.assign(items, items + PySequence_Fast_GET_SIZE(list.ptr()));
     }
     number = numbers.derive_extreme(is_max, among);
     if (number) return true;
@@ -464,8 +497,9 @@ std::optional<bool> Watcher::compute_sum(std::span<PyObject* const> arguments) {
   std::vector<py::object> added;
   added.push_back(arguments.size() == 2 ? borrowed(arguments[1]) : py::object(py::int_(0)));
   PyObject* const from = arguments[0];
-  const bool is_container =
-      PyList_CheckExact(from) || PyTuple_CheckExact(from) || Py_TYPE(from) == &PyDictValues_Type;
+  const bool is_container = PyList_CheckExact(from) || PyTuple_CheckExact(from) ||
+                            Py_TYPE(from) == &PyDictValues_Type ||
+                            type_name(from) == "collections.deque";
   if (is_container) {
     const auto items = py::reinterpret_steal<py::list>(PySequence_List(from));
     if (!items) throw py::error_already_set();

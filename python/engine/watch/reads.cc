@@ -651,6 +651,7 @@ void Watcher::load_content(PyObject* container) {
       read(Kind::kEntry, container, key, path_of_item(container, key));
     return;
   }
+  if (load_window(container)) return;
   read(Kind::kContent, container, nullptr, path_of(container));
   mark_items(container);
 }

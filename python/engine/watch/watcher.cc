@@ -91,6 +91,7 @@ Watcher::Watcher(Roots& roots, MovingPlaces& moving, const ChangedArguments& cha
   for (const py::object& value : moving.left()) {  // as the call found them
     if (value) give(value.ptr());
   }
+  lend_windows();
 }
 
 std::size_t Watcher::Hash::operator()(const Id& id) const noexcept {

@@ -376,6 +376,12 @@ class Watcher final : public Listener, private Met {
   /// An item of a list or deque is asked for that is counted from its end, or several of a list:
   /// whether numbers are awaited that are followed. None where nothing has been seen to.
   std::optional<bool> follow_from_the_end(PyObject* sequence, PyObject* key);
+  /// The numbers in a deque with a limit, which move up in each call, are followed: those that are
+  /// found stand in it while the step runs.
+  void lend_windows();
+  /// What is in one is read: whether that is numbers that are followed, and such as the step has
+  /// put there.
+  bool load_window(PyObject* deque);
   std::optional<FollowedNumbers::Derivation> follow_item_from_the_end(PyObject* sequence,
                                                                       Py_ssize_t at);
   std::optional<bool> follow_slice(PyObject* list, PyObject* slice);
