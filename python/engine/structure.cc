@@ -73,6 +73,11 @@ std::string text_of_constant(PyObject* object, int depth = 32) {
   return has_words ? text_of(py::repr(object).ptr()) : "<" + shown(object) + ">";
 }
 
+PyObject* default_dict() {
+  static PyObject* const type = imported("collections", "defaultdict");
+  return type;
+}
+
 /// A plan makes its tensors outside inference mode.
 at::Tensor like_recorded(const at::Tensor& tensor, bool is_inference) {
   if (!is_inference || !tensor.defined() || tensor.is_inference()) return tensor;
@@ -314,7 +319,12 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
   } else if (depth > 0 && PyDict_Check(value)) {
     node.kind = Kind::kDict;
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
+    if (is_exactly(value, default_dict())) {
+      node.factory = Root(roots, member(value, "default_factory").ptr());
+    }
+    PyObject* const factory = node.factory.get();
     const bool is_known = PyDict_CheckExact(value) || Py_TYPE(value) == &PyODict_Type ||
+                          (factory != nullptr && (factory == Py_None || PyType_Check(factory))) ||
                           (is_dataclass(value) && !has_slots(Py_TYPE(value)));
     if (!is_known) part.opaque = type_name(value);
     take_dict(into, value, node, depth);
@@ -486,6 +496,7 @@ py::object Structure::build_dict(const Node& node, const py::list& items) {
   py::object made = bare(as_type(node.object.get()), py::tuple());
   PyObject* dict = node.kind == Kind::kDict ? made.ptr() : dict_made_of(made.ptr());
   int failed = 0;
+  if (!node.factory.is_empty()) made.attr("default_factory") = borrowed(node.factory.get());
   for (std::size_t i = 0; i < node.keys.size(); ++i) {
     failed |= set_entry(dict, node.keys[i].get(), items[i].ptr());
   }

@@ -133,6 +133,7 @@ class Structure {
     bool is_inference = false;  ///< of a tensor: made under inference mode
     Root object;  ///< the constant, what is kept, or the class of a container, a float or a tensor
     std::vector<Root> keys;
+    Root factory;  ///< of a defaultdict, or none
     std::vector<Root>
         attributes;  ///< of a dict: each is the item of that name, or None without one
     std::vector<Node> items;

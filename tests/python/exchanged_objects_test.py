@@ -153,6 +153,7 @@ WITHIN = {
     "a_list": (list, lambda held, loss, x: held.append(loss.item())),
     "a_list_of_tensors": (list, lambda held, loss, x: held.append(loss.detach())),
     "an_ordered_dict": (collections.OrderedDict, backed_up),
+    "a_default_dict": (lambda: collections.defaultdict(list), lambda held, loss, x: held["losses"].append(loss.item())),
     "a_meter": (Meter, lambda held, loss, x: held.update(loss.item(), x)),
     "a_dataclass": (Record, record),
 }

@@ -107,6 +107,7 @@ FOLLOWED = {
     "counted": counted,
     "kept": kept,
     "by_name": lambda held, n: held.function(n, 2.0),
+    "rounded_by_a_method": lambda held, n: max(1.0, np.interp(held.n, [0, 100], [1, 64]).round()) + np.exp(n).round(2) + np.sqrt(n).round(decimals=1),
     "bits": lambda held, n: 0.1 * (held.n & 3) + 0.01 * (held.n ^ 5) + 0.001 * (held.n | 1),
     "bits_in_place": bits_in_place,
     "parity_decides": lambda held, n: 0.5 if held.n & 1 else 1.5,

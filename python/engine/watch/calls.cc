@@ -731,6 +731,17 @@ void Watcher::load_callable(PyObject* value) {
 
 bool Watcher::call_method(const Call& made, const std::string& name, PyObject* self) {
   const auto& arguments = made.arguments;
+  if (is_followed(self) && name == "round") {  // of NumPy's numbers
+    static PyObject* const function = imported("numpy", "round");
+    Call of_numpy = made;
+    of_numpy.callee = function;
+    of_numpy.arguments.insert(of_numpy.arguments.begin(), self);
+    if (is_float(self) && follow_call(of_numpy)) {
+      awaited_.back().of_numbers->path = "numpy.round";
+      return true;
+    }
+    FollowedNumbers::current().escape(self);
+  }
   if ((PyUnicode_Check(self) && name == "format") || (PyAnySet_Check(self) && name == "add"))
     made.for_each([this](PyObject* value) { look_at_address(value); });
   if (name == "__hash__" || name == "__repr__" || name == "__str__" || name == "__format__") {
