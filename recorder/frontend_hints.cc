@@ -30,6 +30,10 @@ trace::Index FrontendHints::leaf(trace::LeafKind kind, const std::string& path) 
 }
 
 void FrontendHints::require(trace::Formula formula, bool is_nonzero) {
+  if (!trace::is_well_formed(formula, leaves_.size())) {  // too deep to be evaluated
+    for (const trace::Index leaf : trace::leaves_of(formula)) said.escaped.insert(leaf);
+    return;
+  }
   conditions_.push_back({std::move(formula), is_nonzero});
 }
 

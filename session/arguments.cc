@@ -192,9 +192,10 @@ class Binder {
     const trace::Formula formula = renumbered(returned);
     const trace::Real gives{bindings_.recorded(formula)};
     if (gives == trace::Real{trace::number_of(number.value)}) {
-      number.formula = bindings_.formula(formula);
       // Python raises where a number is finite no longer
       const trace::Formula is_finite = trace::same_bits(formula - formula, trace::constant(0));
+      if (!trace::is_well_formed(is_finite, recording_.leaves.size())) return hold(returned);
+      number.formula = bindings_.formula(formula);
       if (bindings_.recorded(is_finite) != 0) bindings_.require(is_finite, true);
       return;
     }

@@ -246,6 +246,14 @@ def test_the_numbers_of_a_window_are_the_programs_own_again():
         kept = [*kept[1:], held.log[-1]]
 
 
+@pytest.mark.parametrize("body", ["held.n = 0.9 * held.n + 0.1 * max(each for each in made)", "result = max(each for each in made)",
+                                  "result = 1.0\nfor each in made:\n    result = each - (each - result)", "if max(made) > 0.3:\n    result = 1"])
+def test_a_formula_that_is_nearly_too_deep(body):
+    """Whatever is made of it: what is required of a formula is deeper."""
+    for size in range(12, 20):
+        played(f"made = [v * k for k in range({size})]\n" + body, nothing, calls=8)
+
+
 @pytest.mark.parametrize("read", ("len(held.log)", "held.log[-1]", "held.log[-2:][0]"))
 def test_players_do_not_take_what_the_step_adds_to(read, tmp_path):
     net = torch.nn.Linear(3, 2)
