@@ -267,12 +267,16 @@ std::vector<py::object> SlotWatch::moving_items(std::size_t position) const {
   if (!now || values_[position].same(now.ptr())) return {};
   std::vector<py::object> keys =
       values_[position].changed_items(now.ptr()).value_or(std::vector<py::object>());
+  // numbers of a queue with a limit that the step does nothing but add to are looked up from its
+  // end
+  const bool moves_up = slot.is_changed && slot.is_appended_to && is_bounded(now.ptr()) &&
+                        std::ranges::none_of(slots_, [&now](const Slot& other) {
+                          return other.is_written && other.owner.get() == now.ptr();
+                        });
   std::erase_if(keys, [&](const py::object& key) {
     const py::object item = held_at(now.ptr(), key.ptr());
     if (!item) return true;
     if (!values_[position].is_number_at(key)) return !may_be_argument(item.ptr());
-    // those of a queue with a limit that the step adds to are looked up from its end
-    const bool moves_up = slot.is_changed && slot.is_appended_to && is_bounded(now.ptr());
     return moves_up || !is_plain_number(item.ptr());
   });
   return keys;
