@@ -194,7 +194,8 @@ class Binder {
     if (gives == trace::Real{trace::number_of(number.value)}) {
       // Python raises where a number is finite no longer
       const trace::Formula is_finite = trace::same_bits(formula - formula, trace::constant(0));
-      if (!trace::is_well_formed(is_finite, recording_.leaves.size())) return hold(returned);
+      if (!trace::is_well_formed(is_finite, recording_.leaves.size()))
+        return held_.push_back(returned);
       number.formula = bindings_.formula(formula);
       if (bindings_.recorded(is_finite) != 0) bindings_.require(is_finite, true);
       return;
@@ -240,7 +241,9 @@ class Binder {
   replayer::Bindings bindings_;
   std::vector<trace::Index> leaves_;  ///< of the hints, as the recording numbers them
   std::set<std::string> followed_;    ///< paths of host reads
-  std::vector<trace::Formula> held_;  ///< of where views begin that no plan can move
+  /// What must stay as it is: where views begin that no plan can move, and what is returned and too
+  /// deep.
+  std::vector<trace::Formula> held_;
   /// Formulas of numbers of which ops or their backward may make something else as well.
   std::set<trace::Index> unsure_;
 };

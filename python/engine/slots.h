@@ -120,7 +120,8 @@ class SlotWatch {
   bool is_gone(std::size_t position) const;
   Verdict mismatch(std::size_t position) const;
   bool moves(std::size_t position) const;
-  /// Whether another object of its class, which the step has not put there, stands for what did.
+  /// Whether another object of its class stands for what stood there: one that the step has not put
+  /// there, or has put in the place of one that it changes.
   bool is_exchanged(std::size_t position) const;
   bool is_changed_in_place(PyObject* held) const;
   bool is_written_array(std::size_t position) const;

@@ -73,11 +73,6 @@ std::string text_of_constant(PyObject* object, int depth = 32) {
   return has_words ? text_of(py::repr(object).ptr()) : "<" + shown(object) + ">";
 }
 
-PyObject* default_dict() {
-  static PyObject* const type = imported("collections", "defaultdict");
-  return type;
-}
-
 /// A plan makes its tensors outside inference mode.
 at::Tensor like_recorded(const at::Tensor& tensor, bool is_inference) {
   if (!is_inference || !tensor.defined() || tensor.is_inference()) return tensor;
@@ -319,7 +314,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
   } else if (depth > 0 && PyDict_Check(value)) {
     node.kind = Kind::kDict;
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
-    if (is_exactly(value, default_dict())) {
+    if (type_name(value) == "collections.defaultdict") {
       node.factory = Root(roots, member(value, "default_factory").ptr());
     }
     PyObject* const factory = node.factory.get();

@@ -103,6 +103,8 @@ def _holds(owner, key, keys, value):
         if type(now) not in (dict, list):
             return False
         now = _engine.held_at(now, inner)
-    if type(now) is not type(value) or now is value:
-        return now is value
-    return isinstance(now, (int, float, complex, str, bytes)) and (now == value or now != now)
+    if now is value:
+        return True
+    # of any other class, == may run the program's code or compare arrays
+    is_plain = type(now) is type(value) and isinstance(now, (int, float, complex, str, bytes))
+    return is_plain and (now == value or now != now)

@@ -71,12 +71,12 @@ bool same_hyperparameters(Comparison& compared, const Recording& a, const Record
 }
 
 bool same_tracked(Comparison& compared, const Recording& a, const Recording& b) {
+  // not its aliases: more of them are found as the program takes other branches
   const auto same_tensor = [&](std::size_t i, const Tracked& x, const Tracked& y) {
     return compared.same(x.path, y.path, "tracked[{}]", i) &&
            compared.same(x.role, y.role, "tracked[{}].role", x.path) &&
            compared.same(TensorRef{x.tensor}, TensorRef{y.tensor}, "tracked[{}]", x.path) &&
            compared.same(x.requires_grad, y.requires_grad, "tracked[{}].requires_grad", x.path);
-    // by which other names a program reaches it shows as it goes other ways
   };
   const auto same_gradient = [&](std::size_t i, const ExitGradient& x, const ExitGradient& y) {
     return compared.same(x.path(), y.path(), "exit_gradients[{}]", i) &&

@@ -856,7 +856,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     if (compares) load_deep(self);
     refuse_unknown(name, self);
   }
-  // what these give where there is no such key goes on as it is
+  // where there is no such key, they return the default as it is
   const bool has_default = is_dict && (name == "get" || name == "pop");
   if (keeps || has_default) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
