@@ -150,9 +150,8 @@ class FrontendHints {
 
   /// The host looks at these bytes, which were there before the step, under this name.
   void note_looked_at(std::uintptr_t first, std::uintptr_t end, const std::string& name) {
-    const std::size_t ops = ops_ == nullptr ? 0 : ops_->size();
     const auto [seen, is_new] = looked_at_.try_emplace({first, end});
-    if (is_new || seen->second.ops != ops) seen->second = {name, place(), ops};
+    if (is_new || seen->second.ops != ops()) seen->second = {name, place(), ops()};
   }
   /// The newest at these bytes: what was written before an earlier one was written before it, too.
   struct Look {
@@ -208,6 +207,8 @@ class FrontendHints {
 
   // For the recorder.
   void count(const std::vector<trace::Op>& ops) { ops_ = &ops; }
+  /// How many have been recorded by now.
+  std::size_t ops() const { return ops_ == nullptr ? 0 : ops_->size(); }
   void note_read(trace::Index op) { reads_.push_back(op); }
   /// An op begins, "aten::add_", while numbers are announced. `has_node`: autograd keeps something
   /// for its backward.

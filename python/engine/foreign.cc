@@ -227,7 +227,7 @@ void Modules::capture() {
 void Modules::compare_only(const Reads& reads) {
   if (captured_ == nullptr) return;
   for (ModuleWatch& module : captured_->modules) {
-    if (const auto names = reads(module.module())) module.compare_only(*names);
+    module.compare_only(reads(module.module()));
   }
 }
 

@@ -37,9 +37,9 @@ class Modules final : public live::ForeignModules, public Watched {
   void capture() override;
   void forget() override { captured_.reset(); }
   std::vector<HostChange> changes(const std::string& name) const override;
-  /// `reads` tells which attributes of a module the recording that has ended has read, or that all
-  /// count as read: plans depend on no others.
-  using Reads = std::function<std::optional<std::vector<py::object>>(PyObject* module)>;
+  /// `reads` tells which attributes of a module the recording that has ended has read: plans depend
+  /// on no others.
+  using Reads = std::function<AttributeReads(PyObject* module)>;
   void compare_only(const Reads& reads);
 
   struct At {

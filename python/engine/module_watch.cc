@@ -142,14 +142,15 @@ DictWatch::DictWatch(Roots& roots, MovingPlaces& moving, PyObject* dict, RuleOf 
   }
 }
 
-void DictWatch::compare_only(const std::vector<py::object>& names) {
-  compares_all_ = false;
+void DictWatch::compare_only(const AttributeReads& reads) {
+  compares_all_ = reads.are_all;
   std::unordered_map<std::string_view, PyObject*> open;
-  for (const py::object& name : names) open.emplace(view_of(name.ptr()), name.ptr());
+  for (const py::object& name : reads.names) open.emplace(view_of(name.ptr()), name.ptr());
   for (Entry& entry : entries_) {
     const bool is_named = open.erase(view_of(entry.key.get())) != 0;
-    entry.is_compared = entry.rule != Rule::kPlain || is_named;
+    entry.is_compared = entry.rule != Rule::kPlain || is_named != reads.are_all;
   }
+  if (reads.are_all) return;
   for (const auto& [text, name] : open) absent_.push_back(borrowed(name));
 }
 

@@ -51,6 +51,12 @@ struct HostChange {
   std::optional<Py_ssize_t> appended = {};  ///< see SlotWatch::SlotChange
 };
 
+/// What the step has read of an object's attributes: those of these names, or all but those.
+struct AttributeReads {
+  bool are_all = false;
+  std::vector<py::object> names = {};
+};
+
 /// What the instance dict of an object held: modules, optimizers and plain objects alike.
 class DictWatch {
  public:
@@ -61,9 +67,9 @@ class DictWatch {
   /// Entries that are in `moving` are not compared.
   DictWatch(Roots& roots, MovingPlaces& moving, PyObject* dict, RuleOf rule_of);
 
-  /// From here on `same` compares those plain entries alone that have these names, which have none
-  /// where there was none.
-  void compare_only(const std::vector<py::object>& names);
+  /// From here on `same` compares those plain entries alone that were read, which have none where
+  /// there was none.
+  void compare_only(const AttributeReads& reads);
 
   bool same(PyObject* dict) const;
   /// Every entry that differs now, by its name; added and removed ones too.
@@ -114,7 +120,7 @@ class ModuleWatch {
   Verdict check(bool types_same) const;
   void note_moving() const;
   /// See DictWatch.
-  void compare_only(const std::vector<py::object>& names) { attributes_.compare_only(names); }
+  void compare_only(const AttributeReads& reads) { attributes_.compare_only(reads); }
   /// The attributes that differ now, or were replaced.
   std::vector<HostChange> changes() const;
   void let_go() { attributes_.let_go(); }

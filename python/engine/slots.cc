@@ -121,6 +121,8 @@ py::object Slot::value() const {
       return handled_exception();
     case Kind::kRunning:
       return taken(PyObject_CallNoArgs(holder));
+    case Kind::kLocked:
+      return borrowed(holder).attr("locked")();
     case Kind::kHolder:
       return borrowed(holder_of(holder, key.get()));
     case Kind::kMethods:

@@ -39,6 +39,7 @@ struct Slot {
     kReferent,   ///< of the weak reference `owner`
     kHandled,    ///< the exception that the caller of the step handles; `owner`: what asks for it
     kRunning,    ///< which process or thread runs the step; `owner`: the function that tells
+    kLocked,     ///< whether somebody has the lock `owner`
   };
   Kind kind;
   std::string path;  ///< "tau", "config.scale"
@@ -90,6 +91,8 @@ class SlotWatch {
   bool is_compared(std::size_t position) const { return !values_[position].is_cut(); }
   /// How many items the container of a kContent or kWhole had when it was met.
   Py_ssize_t size_when_met(std::size_t position) const { return values_[position].length(); }
+  /// Whether it holds what it held when it was met.
+  bool same(std::size_t position) const;
   /// Whether something stood there when it was met.
   bool held_some(std::size_t position) const { return !values_[position].same(nullptr); }
   const std::vector<Slot>& slots() const { return slots_; }
@@ -115,7 +118,6 @@ class SlotWatch {
  private:
   /// Whether a container took the place of an equal one.
   bool was_replaced(std::size_t position, PyObject* now) const;
-  bool same(std::size_t position) const;
   /// Whether an item that the step writes, and which was there, is not, so that to write it throws.
   bool is_gone(std::size_t position) const;
   Verdict mismatch(std::size_t position) const;

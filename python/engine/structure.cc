@@ -73,6 +73,18 @@ std::string text_of_constant(PyObject* object, int depth = 32) {
   return has_words ? text_of(py::repr(object).ptr()) : "<" + shown(object) + ">";
 }
 
+/// Whether it is a weak reference to what is gone, as the step leaves one to what it has made.
+bool is_dead_reference(PyObject* object) {
+  return PyWeakref_CheckRefExact(object) && referent_of(object) == Py_None;
+}
+
+/// Another such: none is equal to another.
+py::object dead_reference() {
+  const auto reference = stolen(PyWeakref_NewRef(py::set().ptr(), nullptr));
+  if (!reference) throw py::error_already_set();
+  return reference;
+}
+
 /// A plan makes its tensors outside inference mode.
 at::Tensor like_recorded(const at::Tensor& tensor, bool is_inference) {
   if (!is_inference || !tensor.defined() || tensor.is_inference()) return tensor;
@@ -333,6 +345,9 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     part.text += type_name(value) + "(";
     take_dict(into, dict_of(value), node, depth);
     part.text += ")";
+  } else if (is_dead_reference(value)) {
+    node.kind = Kind::kDeadReference;
+    part.text += "<dead weak reference>";
   } else {
     node.kind = Kind::kConstant;
     node.object = Root(roots, value);
@@ -403,6 +418,7 @@ void Structure::flatten(const Node& node, PyObject* value, pack::Results& flat) 
       }
       return;
     case Kind::kConstant:
+    case Kind::kDeadReference:
     case Kind::kSame:
     case Kind::kGiven:
     case Kind::kKept:
@@ -452,6 +468,8 @@ py::object Structure::build(const Node& node, const pack::Results& flat, Next& n
     case Kind::kConstant:
     case Kind::kKept:
       return borrowed(node.object.get());
+    case Kind::kDeadReference:
+      return dead_reference();
     case Kind::kSame:
       return next.shared.at(node.same);
     case Kind::kGiven:

@@ -124,6 +124,7 @@ class Structure {
     kList,
     kDict,
     kObject,
+    kDeadReference,
     kSame,
     kGiven,
     kKept

@@ -103,6 +103,7 @@ py::dict Tracked::end_watch() {
                           RefusalCode code, const std::string& message, const std::string& place) {
     if (hints != nullptr) hints->refuse(code, message, place);
   };
+  watcher_->end();
   for (const auto& [code, message, place] : watcher_->findings()) refuse(code, message, place);
   if (has_tracer()) {
     refuse(RefusalCode::kHostEffect,

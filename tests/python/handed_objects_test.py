@@ -13,7 +13,7 @@ import torch
 import torch.nn as nn
 
 import steptape
-from twins import bits, codes_of
+from twins import bits, codes_of, played_alike
 
 CALLS, LATE = 24, 12
 cases = {}
@@ -398,3 +398,68 @@ def test_what_a_step_hands_on_does_not_outlive_it():
         wrapped(torch.ones(2))
     gc.collect()
     assert all(reference() is None for reference in seen)
+
+
+def test_an_object_that_the_step_makes_by_new_is_of_the_call():
+    """As tensordict makes its copies: torch's code hands it to the module, which finds another tensor in it in each call."""
+    class Batch:
+        def copy(self):
+            made = Batch.__new__(Batch)
+            made.__dict__["entries"] = dict(self.entries)
+            return made
+
+    class Reader(nn.Linear):
+        def forward(self, batch):
+            batch.entries["out"] = super().forward(batch.entries["x"])
+            return batch
+
+    def play(wrap):
+        torch.manual_seed(0)
+        module = Reader(3, 2)
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+
+        def step(x):
+            batch = Batch()
+            batch.entries = {"x": x}
+            loss = module(batch.copy()).entries["out"].square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step = wrap(step)
+        return [bits([step(torch.randn(4, 3)), list(module.parameters())]) for _ in range(CALLS)], step
+
+    step = played_alike(play)
+    assert step.stats["replayed"] > CALLS / 2, step.explain()
+
+
+def test_an_attribute_that_a_module_is_given_before_all_of_it_counts_as_read():
+    """As TensorDictParams keeps its newest operation, which is another tuple in each call."""
+    class Rows:
+        def __init__(self, count):
+            self.count = count
+
+    class Keeper(nn.Linear):
+        def forward(self, x):
+            self.newest = ("forward", SimpleNamespace(rows=Rows(len(x))))
+            seen = [self].count(self)  # code of C's is given the module
+            return super().forward(x) * seen
+
+    def play(wrap):
+        torch.manual_seed(0)
+        module = Keeper(3, 2)
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+
+        def step(x):
+            loss = module(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step = wrap(step)
+        return [(bits([step(torch.randn(4, 3)), list(module.parameters())]), module.newest[1].rows.count) for _ in range(CALLS)], step
+
+    step = played_alike(play)
+    assert step.stats["replayed"] > CALLS / 2, step.explain()

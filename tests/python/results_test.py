@@ -1,4 +1,5 @@
 """What a step returns comes back from a replay in the same classes, with the same bits."""
+import weakref
 from collections import namedtuple
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -555,3 +556,71 @@ def test_where_an_empty_view_lies():
         return [*seen, step]
 
     assert twins.played_alike(play).stats["replayed"] >= 4
+
+
+class Box:
+    def __init__(self, held):
+        self.held = held
+
+
+@pytest.mark.parametrize("made", [
+    lambda model: weakref.ref(Box(1)), lambda model: ("to", ((model,), {"by": 2}, weakref.ref(Box(1)))), lambda model: {"a": [weakref.ref(Box(1))]},
+    lambda model: Box(weakref.ref(Box(1))),
+], ids=["itself", "in_a_tuple", "in_a_list", "in_an_object"])
+@pytest.mark.parametrize("leave", ["returned", "kept", "collected"])
+def test_a_weak_reference_to_what_the_step_has_made(made, leave):
+    """It is dead when the step ends, and no two are equal."""
+    def run(wrap):
+        torch.manual_seed(0)
+        model, held, results = net(), Box(None), []
+        optimizer = momentum(model)
+
+        def step(x, y):
+            loss = mse(model, x, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if leave == "returned":
+                return made(model)
+            if leave == "kept":
+                held.held = made(model)
+            else:
+                results.append(made(model))
+
+        step = wrap(step)
+        for _ in range(24):
+            result = step(torch.randn(4, 6), torch.randn(4, 3))
+            if leave != "collected":
+                results.append(result if leave == "returned" else held.held)
+        return [references(result) for result in results], bits(list(model.parameters())), step
+
+    expected, left, _ = run(lambda function: function)
+    seen, now, step = run(lambda function: steptape.wrap(function, verify={"first": True, "rate": 0.0}))
+    assert step.stats["replayed"] > 12, step.explain()
+    assert left == now and [list(map(dead, each)) for each in seen] == [list(map(dead, each)) for each in expected]
+    found = [reference for each in seen for reference in each]
+    assert len(set(map(id, found))) == len(set(map(id, [reference for each in expected for reference in each])))
+
+
+def dead(reference):
+    return reference() is None
+
+
+def references(value):
+    if isinstance(value, weakref.ref):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else [value.held] if isinstance(value, Box) else []
+    return [reference for item in items for reference in references(item)]
+
+
+def test_a_weak_reference_to_what_is_there_is_refused():
+    model, kept = net(), []
+
+    def step(x, y):
+        kept[:] = [weakref.ref(model)]
+        return mse(model, x, y)
+
+    wrapped = steptape.wrap(step)
+    for _ in range(12):
+        wrapped(torch.randn(4, 6), torch.randn(4, 3))
+    assert wrapped.stats["replayed"] == 0, wrapped.explain()

@@ -35,7 +35,9 @@ constexpr std::string_view kTakesApart =
 /// Methods and classes of Python's that keep what they are given as it is.
 constexpr std::string_view kKeeps = "append appendleft extend insert setdefault __setitem__";
 /// Iterators that give the items of what they are given.
-constexpr std::string_view kHandsOn = "zip enumerate reversed iter";
+constexpr std::string_view kHandsOn =
+    "zip enumerate reversed itertools.chain itertools.cycle itertools.islice itertools.pairwise "
+    "itertools.zip_longest";
 /// Methods that give items of their container.
 constexpr std::string_view kGives =
     "items values keys copy get pop popleft popitem setdefault __iter__ __getitem__ __len__";
@@ -277,7 +279,9 @@ bool Watcher::call(const Call& made, int depth) {
     static PyObject* const partial = attribute_type("functools", "partial");
     if (callee != partial && !is_made_by_class(made_class))
       return call_builtin(made, made_class->tp_name, nullptr);
-    for (const char* name : {"__init__", "__new__"}) {
+    if (PyType_IsSubtype(made_class, &PyType_Type) != 0 && made.arguments.size() > 1)
+      make_class(made.arguments[1]);
+    for (const char* name : {"__init__", "__new__", "__del__"}) {
       load_of_class(callee, interned(name).ptr());
       PyObject* found = in_class(as_type(callee), name);
       const bool is_static = found != nullptr && Py_TYPE(found) == &PyStaticMethod_Type;
@@ -511,20 +515,28 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     return false;
   } else if (name == "type" && count == 1) {
     class_of(arguments[0]);
-  } else if ((self == nullptr && is_one_of(name, kHandsOn)) ||
-             (name == "map" && count > 0 && !calls_c(arguments[0]))) {
+  } else if (name == "__build_class__" && count > 2) {
+    for (std::size_t i = 2; i < count; ++i) make_class(arguments[i]);
+    load_arguments(made);
+  } else if (name == "type" && count > 1) {
+    make_class(arguments[1]);
+    load_arguments(made);
+  } else if ((self == nullptr && is_one_of(name, kHandsOn)) || is_iter(made.callee, count) ||
+             ((name == "map" || name == "filter") && count > 0 && !calls_c(arguments[0]))) {
     made.for_each([this](PyObject* value) {
       if (is_followed(value)) FollowedNumbers::current().escape(value);
       load_given(value);
       load_deep(value);
       load_callable(value);
     });
-  } else if (is_one_of(name, kAsksForClass) || is_one_of(name, kKeepsHandsOff)) {
+  } else if (is_one_of(name, kAsksForClass) || is_one_of(name, kKeepsHandsOff) ||
+             (as_type(made.callee) == &_PyWeakref_RefType && count == 1)) {
     for (PyObject* argument : arguments) {
       class_of(argument);
       load_methods(argument);
       if (is_one_of(name, kAsksForClass)) load_order(argument);
       if (name != "hash" && name != "id") continue;
+      if (name == "hash") load_hashed(argument);
       if (exists(argument)) {
         slots_->hold_containers();
         moving_.keep_objects();
@@ -750,8 +762,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   }
   if (name == "__getattribute__" && arguments.size() == 1) {
     load_attribute(self, arguments[0]);
-    if (const auto module = modules_.find(self); module != modules_.end())
-      module->second.asked.push_back(borrowed(arguments[0]));
+    ask_module(self, arguments[0]);
     awaited_.back().path = path_of(self) + "." + text_of(arguments[0]);
     return exists(self);
   }
@@ -864,6 +875,10 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
       is_key ? load_whole(arguments[i]) : load_given(arguments[i]);
     }
     return false;
+  }
+  if (name == "__new__" && self == reinterpret_cast<PyObject*>(&PyBaseObject_Type)) {
+    load_arguments(made);
+    return awaited_.back().is_fresh = true;
   }
   const bool makes_tuple = name == "__new__" && self == reinterpret_cast<PyObject*>(&PyTuple_Type);
   if (makes_tuple) {

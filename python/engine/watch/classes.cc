@@ -8,6 +8,11 @@
 namespace steptape::python::watch {
 namespace {
 
+std::span<PyObject* const> items_of(PyObject* tuple) {
+  if (!PyTuple_Check(tuple)) return {};
+  return {PySequence_Fast_ITEMS(tuple), static_cast<std::size_t>(PyTuple_GET_SIZE(tuple))};
+}
+
 /// The names in a function's code, and in the functions of it and of what holds functions.
 void add_names_in(PyObject* value, std::unordered_set<std::string>& names) {
   if (PyCode_Check(value)) {
@@ -177,7 +182,7 @@ void Watcher::load_methods_of_operands(const Instruction& in) {
     case Operation::kLength:
       return look(in.first);
     case Operation::kHash:
-      for (Py_ssize_t i = 0; i < in.count; i += in.stride) look(in.arguments[i]);
+      for (Py_ssize_t i = 0; i < in.count; i += in.stride) load_hashed(in.arguments[i]);
       return;
     case Operation::kCall:
       look(in.callee);
@@ -186,6 +191,12 @@ void Watcher::load_methods_of_operands(const Instruction& in) {
     default:
       return;
   }
+}
+
+void Watcher::load_hashed(PyObject* value) {
+  if (value == nullptr) return;
+  load_methods(value);
+  for (PyObject* item : items_of(value)) load_hashed(item);
 }
 
 void Watcher::load_of_class(PyObject* type, PyObject* name) {
@@ -199,6 +210,21 @@ void Watcher::load_of_class(PyObject* type, PyObject* name) {
   PyObject* of_meta = _PyType_Lookup(Py_TYPE(type), name);
   if (is_member(of_meta) && text_of(name) != "__dict__") read(Kind::kMember, type, of_meta, path);
   text_of(name) == "__dict__" ? load_members(type) : read(Kind::kAttribute, type, name, path);
+  load_descriptor(Py_TYPE(type), name);
+  load_descriptor(as_type(type), name);
+}
+
+void Watcher::load_descriptor(PyTypeObject* type, PyObject* name) {
+  if (PyObject* found = _PyType_Lookup(type, name)) load_methods(found);
+}
+
+void Watcher::make_class(PyObject* bases) {
+  for (PyObject* base : items_of(bases)) make_class(base);
+  if (!PyType_Check(bases)) return;
+  load_of_class(bases, interned("__init_subclass__").ptr());
+  auto* meta = reinterpret_cast<PyObject*>(Py_TYPE(bases));
+  if (is_heap(Py_TYPE(bases)))
+    read(Kind::kAttribute, meta, interned("mro").ptr(), type_name(Py_TYPE(bases)) + ".mro");
 }
 
 void Watcher::load_order(PyObject* object) {
@@ -236,7 +262,7 @@ void Watcher::load_behind(PyObject* from, PyObject* object, PyObject* name) {
     if (is_behind && is_heap(base)) {
       const py::object dict = dict_of_type(base);
       read(Kind::kEntry, dict.ptr(), name, type_name(base) + "." + text_of(name));
-      if (PyDict_GetItemWithError(dict.ptr(), name) != nullptr) return;
+      if (PyObject* found = PyDict_GetItemWithError(dict.ptr(), name)) return load_methods(found);
     }
     is_behind |= reinterpret_cast<PyObject*>(base) == from;
   }

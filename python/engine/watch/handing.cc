@@ -39,10 +39,11 @@ bool makes_something(PyTypeObject* type) {
                               [type](PyTypeObject* base) { return type->tp_new == base->tp_new; });
 }
 
-bool is_next(PyObject* callee) {
-  return PyCFunction_Check(callee) &&
-         std::string_view(reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name) == "next" &&
-         PyCFunction_GET_SELF(callee) != nullptr && PyModule_Check(PyCFunction_GET_SELF(callee));
+bool is_builtin(PyObject* callee, std::string_view name) {
+  if (!PyCFunction_Check(callee) || PyCFunction_GET_SELF(callee) == nullptr) return false;
+  PyObject* const self = PyCFunction_GET_SELF(callee);
+  return reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name == name &&
+         PyModule_Check(self) && std::string_view(PyModule_GetName(self)) == "builtins";
 }
 
 /// What a list is extended by; null for another call.
@@ -176,6 +177,9 @@ bool call_gives_to_c(const Instruction& in) {
   if (in.callee == nullptr) return false;
   // the interpreter looks for parameters of these names
   if (in.spread_named != nullptr && !are_plain(in.spread_named)) return true;
+  if (is_iter(in.callee, in.count) && in.spread == nullptr) return false;
+  if (is_builtin(in.callee, "next") && in.arguments != nullptr && in.count > 0)
+    return looks_at_items(in.arguments[0]);
   if (calls_c(in.callee) || (in.spread != nullptr && looks_at_items(in.spread))) return true;
   auto* type = reinterpret_cast<PyTypeObject*>(in.callee);
   const bool is_dict = type == &PyDict_Type;
@@ -280,6 +284,10 @@ void note_method(Pending& caller, const void* frame, PyCodeObject* code, PyObjec
     caller.handing_on = frame;
 }
 
+bool is_iter(PyObject* callee, std::size_t count) {
+  return count == 1 && is_builtin(callee, "iter");
+}
+
 bool goes_over_arguments(PyObject* callee) {
   return PyType_Check(callee) && hands_on(reinterpret_cast<PyTypeObject*>(callee));
 }
@@ -312,7 +320,8 @@ std::array<const void*, 2> generators_of(const Instruction& in) {
   } else if (in.operation == Operation::kCall && in.callee != nullptr && in.arguments != nullptr &&
              in.count > 0) {
     auto* type = reinterpret_cast<PyTypeObject*>(in.callee);
-    const bool takes_all = type == &PyTuple_Type || type == &PyList_Type || is_next(in.callee);
+    const bool takes_all =
+        type == &PyTuple_Type || type == &PyList_Type || is_builtin(in.callee, "next");
     from = takes_all ? in.arguments[0] : extended_by(in);
   }
   if (from == nullptr) return {};

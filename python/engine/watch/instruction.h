@@ -163,6 +163,8 @@ bool start(Listener& listener, const char** why);
 /// Whether calling this runs code of C's that looks at what it is given, and at what functions
 /// return to it.
 bool calls_c(PyObject* callee);
+/// Whether it is `iter` of one argument, which gives what `__iter__` of that gives.
+bool is_iter(PyObject* callee, std::size_t count);
 /// Whether it makes a container or iterator of what it is given, item by item.
 bool goes_over_arguments(PyObject* callee);
 /// Who is told of what this thread executes, or null.

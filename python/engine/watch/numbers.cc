@@ -437,9 +437,7 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   const bool is_op = is_bound ? does_ops(callee) : is_method;
   if (!is_op) {
     if (name == "getattr" || name == "hasattr") {
-      const auto module = arguments.empty() ? modules_.end() : modules_.find(arguments[0]);
-      if (module != modules_.end() && arguments.size() > 1)
-        module->second.asked.push_back(borrowed(arguments[1]));
+      if (arguments.size() > 1) ask_module(arguments[0], arguments[1]);
     } else if (!is_one_of(name, kPassOn) && name.find("has_torch_function") == name.npos) {
       for (PyObject* argument : arguments) {
         FollowedNumbers::current().escape(argument);
@@ -664,13 +662,13 @@ void Watcher::look_at_module(const Instruction& in) {
   const auto found = modules_.find(in.first);
   if (found == modules_.end()) return;
   if (view_of(in.name) != "__dict__") {
-    found->second.names.insert(in.name);
+    if (!has_put(in.first, in.name)) found->second.names.insert(in.name);
     return;
   }
   // where torch.nn.Module looks for what is registered in it
   const std::string_view code = view_of(in.code->co_name);
   if (code != "__getattr__" && code != "__setattr__" && code != "__delattr__") {
-    found->second.is_whole = true;
+    ask_for_all(in.first, found->second);
   }
 }
 

@@ -20,6 +20,11 @@ bool guards_a_cache() {
   return is_of("functools") || is_of("logging");
 }
 
+std::size_t recorded_ops() {
+  const recorder::FrontendHints* hints = recorder::FrontendHints::current();
+  return hints == nullptr ? 0 : hints->ops();
+}
+
 /// Whether a class, or one that it is made of, is C's of this package: "datetime.".
 bool is_made_of(PyTypeObject* type, std::string_view package) {
   return std::ranges::any_of(bases_of(type), [package](PyTypeObject* base) {
@@ -28,6 +33,33 @@ bool is_made_of(PyTypeObject* type, std::string_view package) {
 }
 
 }  // namespace
+
+/// A lock keeps another thread from what the step does meanwhile. Where that is to read, and to
+/// write what it takes back, a replay that begins while nobody has the lock does the same.
+void Watcher::take_lock(PyObject* lock) {
+  if (type_name(lock) != "_thread.lock" || !exists(lock)) return;
+  if (py::cast<bool>(borrowed(lock).attr("locked")())) return refuse_lock(lock);
+  read(Kind::kLocked, lock, nullptr, path_of(lock) + ".locked()");
+  locks_.push_back({lock, recorded_ops()});
+}
+
+bool Watcher::give_back_lock(PyObject* lock, const std::string& method) {
+  if (method != "__exit__" || locks_.empty() || locks_.back().lock != lock) return false;
+  const bool computes = locks_.back().ops != recorded_ops();
+  locks_.pop_back();
+  return !computes;
+}
+
+void Watcher::end() {
+  for (const Lock& lock : locks_) refuse_lock(lock.lock);
+  for (const auto& [position, lock] : written_under_lock_) {
+    if (slots_->slot(position).is_changed || !slots_->same(position)) refuse_lock(lock);
+  }
+}
+
+void Watcher::refuse_lock(PyObject* lock) {
+  refuse("the step takes a lock (`" + path_of(lock) + "`), which a replay does not do");
+}
 
 bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObject* self) {
   const std::string type = self == nullptr || PyModule_Check(self) ? "" : type_name(self);
@@ -117,8 +149,9 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
     return true;
   }
   if ((type.ends_with("Lock") || type == "_thread.lock") && exists(self)) {
-    if (guards_a_cache()) return true;
-    refuse("the step takes a lock (`" + path_of(self) + "`), which a replay does not do");
+    const bool is_known =
+        guards_a_cache() || (type == "_thread.lock" && give_back_lock(self, name));
+    if (!is_known) refuse_lock(self);
     return true;
   }
   const bool is_setter = (made.module == "sys" &&

@@ -264,10 +264,10 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
          type_name(type) + "." + text_of(name));
     load_methods(object);
   }
-  PyObject* found = _PyType_Lookup(type, name);
   if (exists(object) && keeps_to_itself(type) && !view_of(name).starts_with("__"))
     return refuse_incomparable("reads or writes an attribute of", object);
-  if (found != nullptr) load_methods(found);  // it may be a descriptor
+  load_descriptor(type, name);
+  PyObject* found = _PyType_Lookup(type, name);
   if (found != nullptr && !PyFunction_Check(found)) load_wrapped(found, "__wrapped__");
   const bool gives_way = found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr;
   if (found == nullptr && ask_own(object, "__getattr__", {object, name})) return;
@@ -385,6 +385,7 @@ void Watcher::store_attribute(PyObject* object, PyObject* its_name, bool asks) {
   PyObject* const name = text.ptr();
   if (asks && !PyType_Check(object) && ask_own(object, "__setattr__", {object, name})) return;
   load_methods(object);
+  load_descriptor(Py_TYPE(object), name);
   // a descriptor may come there
   if (is_heap(Py_TYPE(object)) && !is_tensor(object) && !is_part_of_model(object)) {
     read(Kind::kAttribute, reinterpret_cast<PyObject*>(Py_TYPE(object)), name,
@@ -808,7 +809,7 @@ void Watcher::load_state(PyObject* object, std::vector<PyObject*>& more) {
   class_of(object);
   states_.try_emplace(object);
   const bool is_whole = is_torchs_class(Py_TYPE(object));
-  if (is_whole) read(Kind::kKeys, dict, nullptr, path_of(object) + ".__dict__");
+  read(Kind::kKeys, dict, nullptr, path_of(object) + ".__dict__");  // a method may come there
   for (const auto& [key, item] : entries_of(dict)) {
     if (PyWeakref_Check(item)) continue;  // of what is kept, such as a transform's inverse
     if (!is_whole && !names_of_torchs(Py_TYPE(object)).contains(text_of(key))) continue;

@@ -182,18 +182,33 @@ void Watcher::mark_module(PyObject* module, const std::string& path) {
   mark(module, path);
 }
 
-std::optional<std::vector<py::object>> Watcher::reads_of(PyObject* module) const {
+AttributeReads Watcher::reads_of(PyObject* module) const {
   const auto found = modules_.find(module);
-  if (found == modules_.end() || found->second.is_whole) return std::nullopt;
-  std::vector<py::object> names = found->second.asked;
-  for (PyObject* name : found->second.names) names.push_back(borrowed(name));
-  return names;
+  if (found == modules_.end()) return {.are_all = true};
+  const ModuleReads& reads = found->second;
+  if (reads.is_whole) return {.are_all = true, .names = reads.put};
+  AttributeReads made{.names = reads.asked};
+  for (PyObject* name : reads.names) made.names.push_back(borrowed(name));
+  return made;
+}
+
+void Watcher::ask_for_all(PyObject* module, ModuleReads& reads) {
+  if (std::exchange(reads.is_whole, true)) return;
+  for (const auto& [name, held] : attributes_of(module)) {
+    if (has_put(module, name)) reads.put.push_back(borrowed(name));
+  }
+}
+
+void Watcher::ask_module(PyObject* module, PyObject* name) {
+  const auto found = modules_.find(module);
+  if (found != modules_.end() && !has_put(module, name))
+    found->second.asked.push_back(borrowed(name));
 }
 
 void Watcher::read_module(PyObject* value) {
   const auto found = modules_.find(value);
   if (found == modules_.end() || found->second.is_whole) return;
-  found->second.is_whole = true;
+  ask_for_all(value, found->second);
   PyObject* dict = dict_of(value);
   PyObject* inner = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "_modules");
   if (inner == nullptr || !PyDict_Check(inner)) return;
@@ -326,6 +341,7 @@ void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string&
 void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string& path) {
   const std::size_t position = note(kind, owner, key, path, false);
   Slot& slot = slots_->slot(position);
+  if (!locks_.empty()) written_under_lock_.emplace_back(position, locks_.back().lock);
   if (!slot.is_written) slot.place = locate();
   if (!slot.is_written && kind == Kind::kEntry) written_entries_[owner].push_back(position);
   slot.is_written = true;
@@ -413,7 +429,9 @@ py::object Watcher::value_before(const Slot& slot) const {
 }
 
 void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_ssize_t> appended) {
-  Slot& slot = slots_->slot(note(Kind::kContent, owner, nullptr, path, false));
+  const std::size_t position = note(Kind::kContent, owner, nullptr, path, false);
+  Slot& slot = slots_->slot(position);
+  if (!locks_.empty()) written_under_lock_.emplace_back(position, locks_.back().lock);
   slot.place = locate();
   slot.is_changed = true;
   slot.is_appended_to &= appended.has_value();
@@ -673,6 +691,7 @@ bool Watcher::look(const Instruction& given) {
       }
       break;
     case Operation::kMatchKeys:
+      if (!PyDict_Check(in.first)) look_up(in.first, "get");
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in.second); ++i) {
         load_item(in.first, PyTuple_GET_ITEM(in.second, i));
       }
@@ -681,6 +700,7 @@ bool Watcher::look(const Instruction& given) {
       look_up(in.first, "__enter__");
       look_up(in.first, "__exit__");
       load_given(in.first);
+      take_lock(in.first);
       break;
     case Operation::kCall:
       waits = call(in);

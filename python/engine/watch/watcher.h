@@ -17,6 +17,7 @@
 
 #include "python/engine/arguments.h"
 #include "python/engine/followed.h"
+#include "python/engine/module_watch.h"
 #include "python/engine/python.h"
 #include "python/engine/slots.h"
 #include "python/engine/watch/instruction.h"
@@ -90,7 +91,8 @@ struct Met {
   std::unordered_set<PyCodeObject*> entered_;   ///< those of the program's that ran
   std::unordered_set<PyCodeObject*> made_;      ///< of the functions that these may make
   struct ModuleReads {
-    bool is_whole = false;
+    bool is_whole = false;                ///< all but those that the step had put there by then
+    std::vector<py::object> put;          ///< their names
     std::unordered_set<PyObject*> names;  ///< of code of torch's that ran, which has them
     std::vector<py::object> asked;        ///< those given to getattr
   };
@@ -136,8 +138,7 @@ class Watcher final : public Listener, private Met {
   void mark(PyObject* value, const std::string& path);
   /// The same of a tracked module; which of its attributes torch's code reads is noted.
   void mark_module(PyObject* module, const std::string& path);
-  /// None where all of them count as read.
-  std::optional<std::vector<py::object>> reads_of(PyObject* module) const;
+  AttributeReads reads_of(PyObject* module) const;
   /// What a function of torch's holds, such as the module that torch.no_grad() was given.
   void mark_closure(PyObject* function, int depth);
   /// A plan depends on the entry of a dict, and on what is in it where that is a container.
@@ -170,6 +171,8 @@ class Watcher final : public Listener, private Met {
     RefusalCode code;
     std::string message, place;
   };
+  /// The step has ended: of what it wrote while it held a lock, nothing may stay.
+  void end();
   const std::vector<Finding>& findings() const { return findings_; }
   /// Modules, optimizers, generators and host values that the step has met, by the name it has for
   /// them.
@@ -285,6 +288,9 @@ class Watcher final : public Listener, private Met {
   void write(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
   /// Whether what the attribute holds was put there by the step.
   bool has_put(PyObject* object, PyObject* name) const;
+  /// Code of torch's or of C's looks for an attribute of what may be a tracked module.
+  void ask_module(PyObject* module, PyObject* name);
+  void ask_for_all(PyObject* module, ModuleReads& reads);
   /// `appended`: how many items a method has added at the end, if that is what it does.
   void change(PyObject* owner, const std::string& path,
               std::optional<Py_ssize_t> appended = std::nullopt);
@@ -327,6 +333,12 @@ class Watcher final : public Listener, private Met {
   void load_members(PyObject* type);
   /// Which classes a class, or that of an object, is made of.
   void load_order(PyObject* object);
+  /// Of what the class has under this name, which may be a descriptor.
+  void load_descriptor(PyTypeObject* type, PyObject* name);
+  /// What is asked of a class, or of those in a tuple, that another one is made of.
+  void make_class(PyObject* bases);
+  /// The hash of a tuple is made of those of its items.
+  void load_hashed(PyObject* value);
   void load_of_super(PyObject* super, PyObject* name);
   /// What super(`from`, `object`) finds, which is an instance or a class.
   void load_behind(PyObject* from, PyObject* object, PyObject* name);
@@ -473,6 +485,10 @@ class Watcher final : public Listener, private Met {
   /// None where the callee is not from functools or operator.
   std::optional<bool> call_of_functools(const Call& made, int depth);
   bool is_from_outside(const Call& made, const std::string& name, PyObject* self);
+  void take_lock(PyObject* lock);
+  /// False: it was taken otherwise than by `with`, or the step has computed meanwhile.
+  bool give_back_lock(PyObject* lock, const std::string& method);
+  void refuse_lock(PyObject* lock);
   /// False: nothing is awaited.
   bool refuse_output(std::string_view name);
 
@@ -605,6 +621,12 @@ class Watcher final : public Listener, private Met {
   std::string place_of_change_;
   std::vector<PyObject*> changed_arguments_;  ///< that are compared by what they hold
   std::vector<Finding> findings_;
+  struct Lock {
+    PyObject* lock;
+    std::size_t ops;  ///< that had been recorded when it was taken
+  };
+  std::vector<Lock> locks_;                                            ///< that the step holds
+  std::vector<std::pair<std::size_t, PyObject*>> written_under_lock_;  ///< slots
   std::unordered_set<PyObject*> seen_objects_;
   std::unordered_set<PyObject*> stepped_;  ///< borrowed: they are tracked, or known by nobody
   std::vector<Awaited> awaited_;
