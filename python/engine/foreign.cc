@@ -101,7 +101,7 @@ py::object items_of(PyObject* value, Reach reach) {
   if (PyTuple_Check(value)) return borrowed(value);
   if (reach == Reach::kValue && !PyFrozenSet_Check(value)) return {};
   if (PyList_CheckExact(value)) return borrowed(value);
-  if (PyAnySet_Check(value) || is_deque(value)) return stolen(PySequence_List(value));
+  if (PyAnySet_Check(value) || is_deque(value)) return list_of(value);
   if (!is_array_of_numpy(value) || !holds_objects(value)) return {};
   return borrowed(value).attr("ravel")().attr("tolist")();
 }

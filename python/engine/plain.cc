@@ -67,12 +67,6 @@ bool is_holder(PyObject* object) {
          Py_TYPE(object)->tp_richcompare != PyBaseObject_Type.tp_richcompare;
 }
 
-py::object list_of(PyObject* sequence) {
-  auto list = stolen(PySequence_List(sequence));
-  if (!list) throw py::error_already_set();
-  return list;
-}
-
 bool is_default_dict(PyObject* object) {
   static PyObject* type = imported("collections", "defaultdict");
   return is_exactly(object, type);

@@ -48,12 +48,45 @@ py::object handled_exception() {
   return exception == nullptr ? py::none() : stolen(exception);
 }
 
+namespace {
+
+/// The class that a method of C's comes from: the object's own, or one that is made of.
+PyTypeObject* class_with(PyObject* object, const char* method) {
+  const auto name = stolen(PyUnicode_InternFromString(method));
+  for (PyTypeObject* base : bases_of(Py_TYPE(object))) {
+    PyObject* const found = PyDict_GetItemWithError(dict_of_type(base).ptr(), name.ptr());
+    if (found != nullptr && Py_TYPE(found) == &PyWrapperDescr_Type) return base;
+  }
+  return Py_TYPE(object);
+}
+
+}  // namespace
+
+py::object list_of(PyObject* container) {
+  py::object items;
+  if (PyList_Check(container)) {
+    items = stolen(PyList_GetSlice(container, 0, PyList_GET_SIZE(container)));
+  } else if (PyTuple_Check(container)) {
+    items = stolen(PyTuple_GetSlice(container, 0, PyTuple_GET_SIZE(container)));
+    items = stolen(PySequence_List(items.ptr()));
+  } else if (getiterfunc iterate = class_with(container, "__iter__")->tp_iter) {
+    items = stolen(iterate(container));
+    if (items) items = stolen(PySequence_List(items.ptr()));
+  } else {
+    items = stolen(PySequence_List(container));
+  }
+  if (!items) throw py::error_already_set();
+  return items;
+}
+
 Py_ssize_t size_of(PyObject* container) {
   if (PyList_Check(container)) return PyList_GET_SIZE(container);
   if (PyTuple_Check(container)) return PyTuple_GET_SIZE(container);
   if (PyDict_Check(container)) return PyDict_GET_SIZE(container);
   if (PyAnySet_Check(container)) return PySet_GET_SIZE(container);
-  return PyObject_Size(container);
+  PyTypeObject* const type = class_with(container, "__len__");
+  lenfunc measure = type->tp_as_sequence == nullptr ? nullptr : type->tp_as_sequence->sq_length;
+  return measure == nullptr ? PyObject_Size(container) : measure(container);
 }
 
 bool is_torchs(PyTypeObject* type) {
@@ -218,7 +251,7 @@ std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict) {
   std::vector<std::pair<PyObject*, PyObject*>> entries;
   if (has_own_order(dict)) {
     // one whose keys have become equal goes round for ever
-    const auto keys = stolen(PyObject_GetIter(dict));
+    const auto keys = stolen(class_with(dict, "__iter__")->tp_iter(dict));
     for (Py_ssize_t left = PyDict_Size(dict); keys && left > 0; --left) {
       const auto key = stolen(PyIter_Next(keys.ptr()));
       if (!key) break;

@@ -93,6 +93,9 @@ py::object handled_exception();
 /// How many items a container has, negative for none. Runs no code of a class made of list, tuple,
 /// dict or set.
 Py_ssize_t size_of(PyObject* container);
+/// Its items in their order, as a list. Of a class of the program's that is made of a list, a
+/// tuple, a set or a deque those which C's own `__iter__` gives: none of its own code runs.
+py::object list_of(PyObject* container);
 /// What a weak reference or proxy stands for, borrowed; None where that is gone.
 PyObject* referent_of(PyObject* reference);
 

@@ -250,7 +250,9 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
   const auto number = [&](auto found, const char* kind) {
     if (into.has_constants && !is_followed(value)) {
       node.object = Root(roots, value);
-      part.text += text_of(py::repr(value).ptr());
+      // one of the program's class may write itself otherwise
+      const bool is_own = PyFloat_Check(value) && !is_float(value);
+      part.text += is_own ? shown(value) : text_of(py::repr(value).ptr());
       return;
     }
     node.kind = Kind::kNumber;

@@ -40,7 +40,7 @@ class Found:
         self._seen.add(id(value))
         if kind is types.FunctionType and vars(value).get("_torchdynamo_disable"):  # torch.compiler.disable
             self.visit(path, vars(value).get("_torchdynamo_orig_callable"), depth)
-        elif kind.__module__.startswith("torch._dynamo") or (
+        elif str(kind.__module__).startswith("torch._dynamo") or (
                 kind is types.FunctionType and "_torchdynamo_orig_callable" in vars(value)):
             self._note_compiled(path if callable(value) else None)  # else of a compilation that the step has met under way
         elif issubclass(kind, torch.nn.Module):
@@ -77,10 +77,10 @@ class Found:
 
     def _visit_model(self, path, model, depth):
         self.models[name_for(path, self.models)] = model
-        for inner_path, module in model.named_modules():
+        for inner_path, module in modules_of(model):
             self._seen.add(id(module))
             place = f"{path}.{inner_path}" if inner_path else path
-            if type(module).__module__.startswith("torch._dynamo"):
+            if str(type(module).__module__).startswith("torch._dynamo"):
                 self._note_compiled(place)
             for name, value in list(vars(module).items()):
                 kind = type(value)
@@ -114,8 +114,21 @@ class Found:
 
     def outermost_models(self):
         """Those that are no part of another one."""
-        inner = {id(module) for model in self.models.values() for module in model.modules() if module is not model}
+        inner = {id(module) for model in self.models.values() for _, module in modules_of(model) if module is not model}
         return {name: model for name, model in self.models.items() if id(model) not in inner}
+
+
+def modules_of(model):
+    """A model and the modules in it, each once, with their paths: as its `named_modules`, of which the program may have one of its own."""
+    held, seen = [("", model)], set()
+    while held:
+        path, module = held.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield path, module
+        inner = vars(module)["_modules"] if "_modules" in vars(module) else module._modules  # TorchScript's has another
+        held += [(f"{path}.{name}" if path else name, each) for name, each in reversed(inner.items()) if each is not None]
 
 
 def find(function, given=()):

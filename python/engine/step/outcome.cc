@@ -182,7 +182,8 @@ void Outcome::flatten_assigned(pack::Results& flat) const {
   for (const Assignment& assignment : assignments_) {
     const Place place = assignment.place();
     const std::size_t count = assignment.appended.value_or(1);
-    const std::size_t size = assignment.appended ? py::len(place.owner) : 0;
+    const std::size_t size =
+        assignment.appended ? static_cast<std::size_t>(size_of(place.owner.ptr())) : 0;
     const py::list values = assignment.appended
                                 ? items_from(place.owner, size - std::min(count, size))
                                 : held_in(place);

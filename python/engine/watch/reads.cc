@@ -584,8 +584,7 @@ void Watcher::mark_items(PyObject* container) {
     for (PyObject* each : held) mark(each, path);
     return;
   }
-  const auto items = stolen(PySequence_Fast(container, ""));
-  if (!items) return PyErr_Clear();
+  const py::object items = list_of(container);
   constexpr std::size_t kLongestPath = 400;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
     mark(PySequence_Fast_GET_ITEM(items.ptr(), i),
