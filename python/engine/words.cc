@@ -89,6 +89,9 @@ constexpr std::array kRows = {
     Row{kUnwrittenRead, "",
         "fill the tensor with an op inside the step (zeros() in place of empty()), or pass it as "
         "an argument; make tensors of NumPy arrays before the step"},
+    Row{kWrittenOutside, "`untyped_storage`",
+        "copy.deepcopy goes to a tensor's memory: copy it by clone(), and a state_dict as {name: "
+        "t.clone() for name, t in model.state_dict().items()}"},
     Row{kWrittenOutside, "",
         "write with torch ops instead of NumPy or data_ptr(), or write between steps"},
     Row{kUnannotatedWrite, "",
@@ -112,6 +115,9 @@ constexpr std::array kRows = {
     Row{kGeneratorSeek, "", "call manual_seed(), set_rng_state() or fork_rng() between steps"},
     Row{kUntrackedGenerator, "",
         "let the step reach the generator by its closure, or draw from the default one"},
+    Row{kUnreplayableOp, "`aten::set_`",
+        "assign p.data, or copy_() into the tensor; a copy is made by clone(), not by "
+        "copy.deepcopy"},
     Row{kUnreplayableOp, "",
         "call the op outside the step, or compute the same with torch's own ops"},
     Row{kUnstableOpStream, "",

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 
 import steptape
 from twins import bits, played_alike
@@ -463,3 +464,63 @@ def test_entries_come_in_the_order_in_which_the_step_adds_them():
         return seen, step
 
     assert played_alike(play).stats["replayed"] > CALLS // 2
+
+
+class Attack:
+    """FGM of NLP repositories: weights are put aside, moved, and put back from a dict that is emptied by another one."""
+
+    def __init__(self, model, there):
+        self.model, self.there, self.backup = model, there, {}
+
+    def attack(self):
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad and "weight" in name:
+                self.backup[name] = parameter.data.clone()
+                norm = torch.norm(parameter.grad)
+                if norm != 0:
+                    parameter.data.add_(parameter.grad / norm)
+
+    def restore(self):
+        for name, parameter in self.model.named_parameters():
+            if self.there(self.backup, name):
+                parameter.data = self.backup[name]
+        self.backup = {}
+
+
+def popped(backup, name):
+    there = name in backup
+    if there:
+        backup[name] = backup.pop(name)
+    return there and name in backup
+
+
+@pytest.mark.parametrize("there", [
+    lambda backup, name: name in backup, lambda backup, name: backup.get(name) is not None, lambda backup, name: backup.__contains__(name), popped,
+], ids=["in", "get", "method", "popped"])
+def test_weights_that_are_put_aside_and_back(there):
+    def play(wrap):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        optimizer, attack = torch.optim.Adam(model.parameters(), 0.01), Attack(model, there)
+
+        def step(x):
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            attack.attack()
+            model(x).pow(2).mean().backward()
+            attack.restore()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss.detach()
+
+        step, seen = wrap(step), []
+        for i in range(40):
+            if i == 20:
+                attack.backup["0.bias"] = model[0].bias.data.clone()
+            if i == 30:
+                model[0].weight.requires_grad_(False)
+            seen.append(bits([step(torch.randn(5, 3)), list(model.parameters()), attack.backup]))
+        return seen, step
+
+    step = played_alike(play)
+    assert step.stats["replayed"] > 16, step.explain()

@@ -451,9 +451,13 @@ void Watcher::take_entry(PyObject* dict, PyObject* key, const std::string& path)
 }
 
 bool Watcher::has_added(PyObject* dict, PyObject* key) const {
+  return has_written(dict, key) &&
+         !slots_->held_some(noted_.find(id_of(Kind::kEntry, dict, key))->second);
+}
+
+bool Watcher::has_written(PyObject* dict, PyObject* key) const {
   const auto noted = noted_.find(id_of(Kind::kEntry, dict, key));
-  return noted != noted_.end() && slots_->slot(noted->second).is_written &&
-         !slots_->held_some(noted->second);
+  return noted != noted_.end() && slots_->slot(noted->second).is_written;
 }
 
 void Watcher::delete_attribute(PyObject* object, PyObject* its_name) {
@@ -660,8 +664,7 @@ bool Watcher::has_written_entries(PyObject* dict) const {
   bool has_some = false;
   for (const auto& [key, value] : entries_of(dict)) {
     if (!is_plain_key(key)) return false;
-    const auto slot = noted_.find(id_of(Kind::kEntry, dict, key));
-    has_some |= slot != noted_.end() && slots_->slot(slot->second).is_written;
+    has_some |= has_written(dict, key);
   }
   return has_some;
 }

@@ -306,6 +306,7 @@ void Watcher::look_at_thread(const std::string& path) {
 void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string& path) {
   if (kind == Kind::kVariable || kind == Kind::kRunning || kind == Kind::kHandled)
     look_at_thread(path);
+  if (kind == Kind::kHas && has_written(owner, key)) return;  // it is there, or not, by the step
   const bool is_of_container = kind == Kind::kSize || kind == Kind::kItem || kind == Kind::kHas ||
                                kind == Kind::kKeys || kind == Kind::kEntry;
   const auto changed = is_of_container ? changed_content(owner) : std::nullopt;
@@ -355,9 +356,7 @@ void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string
 
 bool Watcher::has_put(PyObject* object, PyObject* name) const {
   PyObject* const dict = dict_of(object);
-  const auto found = dict == nullptr ? noted_.end() : noted_.find(id_of(Kind::kEntry, dict, name));
-  if (found == noted_.end()) return false;
-  return slots_->slot(found->second).is_written;
+  return dict != nullptr && has_written(dict, name);
 }
 
 void Watcher::find_by(PyObject* key, bool is_inside, int depth) {

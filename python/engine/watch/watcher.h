@@ -356,6 +356,8 @@ class Watcher final : public Listener, private Met {
   void take_entry(PyObject* dict, PyObject* key, const std::string& path);
   /// Whether the step has put it there, where there was none.
   bool has_added(PyObject* dict, PyObject* key) const;
+  /// Whether the step has assigned the entry, or deleted it.
+  bool has_written(PyObject* dict, PyObject* key) const;
   /// Whether the class has special methods that are compiled: they may look at all of the object.
   bool has_compiled_methods(PyTypeObject* type);
   /// What C keeps of an object, such as `__class__`, is assigned to.
