@@ -15,10 +15,17 @@ bool is_bookkeeping(std::string_view name) {
          name == "__annotations__" || name == "__annotations_cache__" || name == "__firstlineno__";
 }
 
-/// Whether functions of C's and instructions look the method up by themselves.
-bool is_special(std::string_view name) {
-  return name.starts_with("__") || name == "keys" || name == "send" || name == "throw" ||
-         name == "close";
+/// Whether functions of C's and instructions may look it up by themselves: what has underscores, or
+/// is a function of Python's, such as `utcoffset` of a time zone and `get` of a counter.
+bool is_asked_for(std::string_view name, PyObject* value) {
+  if (name.starts_with("__")) {
+    return PyCallable_Check(value) != 0 || value == Py_None || Py_TYPE(value) == &PyProperty_Type ||
+           PyObject_TypeCheck(value, &PyClassMethod_Type) != 0;
+  }
+  if (Py_TYPE(value) == &PyProperty_Type || PyFunction_Check(value)) return true;
+  if (Py_TYPE(value) != &PyClassMethod_Type && Py_TYPE(value) != &PyStaticMethod_Type) return false;
+  const py::object function = member(value, "__func__");
+  return function && PyFunction_Check(function.ptr());
 }
 
 }  // namespace
@@ -36,9 +43,7 @@ py::object methods_of(PyTypeObject* type) {
     const py::object dict = dict_of_type(base);
     for (const auto [key, value] : Entries(dict.ptr())) {
       const std::string_view name = view_of(key);
-      const bool is_callable = PyCallable_Check(value) != 0 || value == Py_None ||
-                               PyObject_TypeCheck(value, &PyClassMethod_Type) != 0;
-      if (!is_special(name) || !is_callable || is_bookkeeping(name)) continue;
+      if (is_bookkeeping(name) || !is_asked_for(name, value)) continue;
       found.append(borrowed(key));
       found.append(borrowed(value));
     }

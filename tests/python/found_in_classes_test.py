@@ -1,7 +1,12 @@
 """What the interpreter itself asks of classes while the step runs: of those that another is made of, of a descriptor's, of one whose objects are let
 go of or hashed, of a mapping that is matched. Each is exchanged before call LATE."""
+import abc
+import bisect
 import collections.abc
+import csv
+import io
 import operator
+import pickle
 import types
 
 import pytest
@@ -12,13 +17,9 @@ import twins
 CALLS, LATE = 18, 9
 
 
-class Rec:
-    c = 1.0
-
-
 def build(source, **names):
     """A step from its body, and a namespace in which it and its change run."""
-    space = {"torch": torch, "types": types, "operator": operator, "abc": collections.abc, "Rec": Rec, **names}
+    space = {"torch": torch, "types": types, "operator": operator, "collections": collections, "bisect": bisect, "csv": csv, "pickle": pickle, "io": io, **names}
     exec(compile("def step(x):\n" + "".join(f"    {line}\n" for line in source.strip().split("\n")), __file__, "exec"), space)
     return space
 
@@ -56,6 +57,21 @@ class Gone:
     def __del__(self): Rec.c = 2.0
 class Hashed:
     def __hash__(self): return 5
+class Abstract(abc.ABC):
+    @classmethod
+    def __subclasshook__(cls, other): return True
+class Counts(collections.Counter):
+    def get(self, key, default=None): return 2
+class Sorted(list):
+    def insert(self, at, value): list.insert(self, at, value + 1.0)
+class Lines(list):
+    def write(self, text): self.append(text)
+class Unpickler(pickle.Unpickler):
+    def find_class(self, module, name): return Made
+class Prices(dict):
+    @property
+    def rate(self): return 2.0
+    def keys(self): return ["a"]
 hold, hashed = Hold(), Hashed()
 """
 GET, SET, DELETE = ["D.__get__ = lambda s, o, t=None: 5.0", "del D.__get__", "class E(D):\n    def __get__(s, o, t=None): return 7.0\nvars(Hold)['z'].__class__ = E"], \
@@ -81,7 +97,17 @@ STEPS = {
     "finalizer": ("Rec.c = 1.0\ngone = Gone()\ndel gone\nreturn x * Rec.c", ["Gone.__del__ = lambda s: setattr(Rec, 'c', 6.0)", "del Gone.__del__"]),
     "finalizer_without": ("Rec.c = 1.0\nSub()\nreturn x * Rec.c", ["Hold.__del__ = lambda s: setattr(Rec, 'c', 6.0)"]),
     "get_of_a_mapping": ("match mapped:\n    case {'a': c}:\n        return x * c\n    case _:\n        return x * 9.0",
-                         ["Mapped.get = lambda s, k, z=None: 5.0", "abc.Mapping.get, kept = (lambda s, k, z=None: 5.0), abc.Mapping.get"]),
+                         ["Mapped.get = lambda s, k, z=None: 5.0", "collections.abc.Mapping.get = lambda s, k, z=None: 5.0"]),
+    "type_new": ("return x * getattr(type.__new__(Meta, 'C', (Base,), {}), 'k', 9.0)", INIT),
+    "subclass_hook": ("class C: pass\nreturn x * (2.0 if isinstance(C(), Abstract) else 3.0)", ["Abstract.__subclasshook__ = classmethod(lambda cls, other: False)"]),
+    "subclass_hook_of_several": ("class C: pass\nreturn x * (2.0 if issubclass(C, (int, Abstract)) else 3.0)",
+                                 ["Abstract.__subclasshook__ = classmethod(lambda cls, other: False)"]),
+    "get_of_a_counter": ("counts = Counts()\ncounts.update('aab')\nreturn x * float(counts['a'])", ["Counts.get = dict.get", "del Counts.get"]),
+    "insert_for_bisect": ("held = Sorted([1.0, 5.0])\nbisect.insort(held, 2.0)\nreturn x * sum(held)", ["Sorted.insert = list.insert", "del Sorted.insert"]),
+    "write_for_csv": ("lines = Lines()\ncsv.writer(lines).writerow([1, 2.5])\nreturn x * len(lines[0])", ["Lines.write = lambda s, text: s.append(text * 2)"]),
+    "find_class": ("return x * Unpickler(io.BytesIO(stored)).load().k", ["Unpickler.find_class = lambda s, module, name: More"]),
+    "property": ("return x * operator.attrgetter('rate')(Prices())", ["Prices.rate = property(lambda s: 5.0)"]),
+    "keys": ("return x * sum(dict(**Prices(a=2.0)).values())", ["Prices.keys = lambda s: []"]),
     "hash_in_a_tuple": ("return x * float(hash((hashed, 1)) % 97)", ["Hashed.__hash__ = lambda s: 3"]),
     "hash_of_a_tuple": ("return x * float(hash(pair) % 97)", ["Hashed.__hash__ = lambda s: 3"]),
     "hash_of_a_key": ("return x * float(len({(hashed, (hashed, 1)): 1}) + hash((1, (hashed,))) % 7)", ["Hashed.__hash__ = lambda s: 4"]),
@@ -94,10 +120,12 @@ def test_what_is_exchanged_in_a_class_is_seen(name, change):
     get = collections.abc.Mapping.get
 
     def play(wrap):
-        Rec.c = 1.0
-        space = {"Rec": Rec, "Mapped": type("Mapped", (Mapped,), {})}
+        rec = type("Rec", (), {"c": 1.0})  # what others drop at times writes elsewhere
+        space = {"Rec": rec, "abc": abc, "collections": collections, "Mapped": type("Mapped", (Mapped,), {})}
+        space.update(pickle=pickle)
         exec(DESCRIPTOR, space)
-        space.update(mapped=space["Mapped"](), pair=(space["hashed"], 1))
+        stored = b"\x80\x03cnowhere\nMade\nq\x00)\x81q\x01."  # an object of a class of that name
+        space.update(mapped=space["Mapped"](), pair=(space["hashed"], 1), stored=stored)
         space = build(source, **{key: value for key, value in space.items() if not key.startswith("__")})
         step, seen = wrap(space["step"]), []
         for i in range(CALLS):
@@ -107,11 +135,11 @@ def test_what_is_exchanged_in_a_class_is_seen(name, change):
                 seen.append(step(torch.ones(2)).tolist())
             except (TypeError, AttributeError) as error:
                 seen.append(type(error).__name__)
-            seen.append(Rec.c)
+            seen.append(rec.c)
         collections.abc.Mapping.get = get
         return seen, step
     step = twins.played_alike(play)
-    replays = name not in ("class_statement", "type", "new_class", "type_without", "mro")
+    replays = name not in ("class_statement", "type", "new_class", "type_without", "type_new", "mro", "subclass_hook", "subclass_hook_of_several", "find_class")
     assert step.stats["replayed"] > 3 or not replays, step.explain()
 
 

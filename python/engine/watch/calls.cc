@@ -534,7 +534,12 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     for (PyObject* argument : arguments) {
       class_of(argument);
       load_methods(argument);
-      if (is_one_of(name, kAsksForClass)) load_order(argument);
+      if (is_one_of(name, kAsksForClass)) {
+        load_order(argument);
+        // which an abstract class asks (CPython, Modules/_abc.c)
+        if (PyType_Check(argument) && is_heap(Py_TYPE(argument)))
+          load_of_class(argument, interned("__subclasshook__").ptr());
+      }
       if (name != "hash" && name != "id") continue;
       if (name == "hash") load_hashed(argument);
       if (exists(argument)) {
@@ -880,6 +885,9 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     load_arguments(made);
     return awaited_.back().is_fresh = true;
   }
+  if (name == "__new__" && self == reinterpret_cast<PyObject*>(&PyType_Type) &&
+      arguments.size() > 2)
+    make_class(arguments[2]);
   const bool makes_tuple = name == "__new__" && self == reinterpret_cast<PyObject*>(&PyTuple_Type);
   if (makes_tuple) {
     for (PyObject* argument : arguments) load_given(argument);

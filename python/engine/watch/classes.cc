@@ -113,7 +113,7 @@ void Watcher::load_methods(PyObject* object) {
     load_objects(object);
   auto* owner = reinterpret_cast<PyObject*>(type);
   if (noted_.contains(id_of(Kind::kMethods, owner, nullptr))) return;
-  const std::string path = type_name(type) + "'s special methods";
+  const std::string path = type_name(type) + "'s methods";
   read(Kind::kMethods, owner, nullptr, path);
   for (const py::handle& method : methods_of(type)) {
     // code of C's in the place of a method is called without the object, partial functions too,
@@ -142,10 +142,10 @@ bool Watcher::has_compiled_methods(PyTypeObject* type) {
   const py::object methods = methods_of(type);
   entry->second = std::any_of(methods.begin(), methods.end(), [](const py::handle& each) {
     PyTypeObject* of = Py_TYPE(each.ptr());
-    const bool is_known = PyFunction_Check(each.ptr()) || of == &PyMethodDescr_Type ||
-                          of == &PyWrapperDescr_Type || of == &PyClassMethodDescr_Type ||
-                          of == &PyClassMethod_Type || of == &PyStaticMethod_Type ||
-                          std::string_view(of->tp_name).starts_with("functools.");
+    const bool is_known =
+        PyFunction_Check(each.ptr()) || of == &PyMethodDescr_Type || of == &PyWrapperDescr_Type ||
+        of == &PyClassMethodDescr_Type || of == &PyClassMethod_Type || of == &PyStaticMethod_Type ||
+        of == &PyProperty_Type || std::string_view(of->tp_name).starts_with("functools.");
     return !is_known && of->tp_descr_get != nullptr && !is_got_by_python(each.ptr());
   });
   return entry->second;
