@@ -5,6 +5,8 @@
 #include <cfloat>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <random>
 #include <unordered_set>
 #include <utility>
 
@@ -474,6 +476,62 @@ std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive_sum(
                        trace::Real{trace::evaluate(values, {})} == trace::Real{double_of(result)};
   if (is_this) derivation.formula = std::move(formula);
   return derivation;
+}
+
+namespace {
+
+constexpr std::size_t kMostOfNumpy = 64;  // terms
+
+/// In the order of NumPy, which has eight sums for up to 128 numbers
+/// (numpy/_core/src/umath/loops_utils.h.src, `pairwise_sum`).
+template <typename Term, typename Add>
+Term add_as_numpy(const std::vector<Term>& terms, const Term& zero, const Add& add) {
+  constexpr std::size_t kSums = 8;
+  const std::size_t count = terms.size() < kSums ? 1 : kSums;
+  std::vector<Term> sums(terms.begin(), terms.begin() + static_cast<std::ptrdiff_t>(count));
+  std::size_t next = count;
+  for (; count == kSums && next + kSums <= terms.size(); next += kSums) {
+    for (std::size_t i = 0; i < kSums; ++i) sums[i] = add(sums[i], terms[next + i]);
+  }
+  for (; sums.size() > 1; sums.resize(sums.size() / 2)) {  // each with its neighbour
+    for (std::size_t i = 0; i < sums.size() / 2; ++i) sums[i] = add(sums[2 * i], sums[2 * i + 1]);
+  }
+  for (; next < terms.size(); ++next) sums[0] = add(sums[0], terms[next]);
+  return add(zero, sums[0]);
+}
+
+/// Tried out with numbers of many magnitudes, of which other orders make other sums.
+bool adds_as_numpy(std::size_t count) {
+  static std::array<std::optional<bool>, kMostOfNumpy + 1> known;
+  if (known[count]) return *known[count];
+  static PyObject* const
+      reduce =  // not let go of at the end, when there is no interpreter any more
+      py::object(py::module_::import("numpy").attr("add").attr("reduce")).release().ptr();
+  std::mt19937_64 draw(count);
+  known[count] = true;
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    std::vector<double> terms(count, -0.0);
+    for (double& term : terms) {
+      if (i > 0) term = std::ldexp(static_cast<double>(draw()), static_cast<int>(draw() % 40));
+      if (i > 0 && draw() % 2 == 0) term = -term;
+    }
+    const double sum = add_as_numpy(terms, 0.0, std::plus<>());
+    const double made = py::cast<double>(borrowed(reduce)(py::cast(terms)));
+    known[count] = *known[count] && trace::Real{made} == trace::Real{sum};
+  }
+  return *known[count];
+}
+
+}  // namespace
+
+std::optional<Formula> FollowedNumbers::sum_of_numpy(const std::vector<Formula>& numbers,
+                                                     bool is_mean) {
+  if (numbers.empty() || numbers.size() > kMostOfNumpy || !adds_as_numpy(numbers.size())) return {};
+  const auto add = [](const Formula& a, const Formula& b) { return joined(a, b, Operation::kAdd); };
+  const Formula sum = add_as_numpy(numbers, trace::constant(0), add);
+  if (!is_mean) return sum;
+  return joined(sum, trace::constant(static_cast<double>(numbers.size())), Operation::kDivide);
 }
 
 py::object FollowedNumbers::take(const Derivation& made, PyObject* result) {

@@ -100,6 +100,10 @@ class FollowedNumbers {
   /// Of `sum`, which has added these up, the number that it starts from first, and has given
   /// `result`; null where it has thrown. No formula where that is not what they come to.
   std::optional<Derivation> derive_sum(const std::vector<py::object>& numbers, PyObject* result);
+  /// Of NumPy's `sum`, or its `mean`, of floats that follow these formulas. None where this NumPy
+  /// adds in another order than those that are known, or these are too many.
+  static std::optional<trace::Formula> sum_of_numpy(const std::vector<trace::Formula>& numbers,
+                                                    bool is_mean);
   /// What takes the place of the result, which is null where there was none. Null: it stays.
   py::object take(const Derivation& derivation, PyObject* result);
   /// Requires what a comparison found. False where these are not numbers, or none is followed.

@@ -298,3 +298,70 @@ def test_one_that_may_take_for_ever_is_not_called_where_the_program_calls_none()
 def test_of_a_number_that_is_read_from_a_tensor_is_not_known_before():
     step = played(program(lambda held, n: np.exp(held.net.weight.sum().item())))
     assert step.stats["replayed"] == 0
+
+
+def averaging(average, most, change=lambda i, held: None):
+    """A loop that keeps its newest losses, and what `average` makes of them."""
+    def make():
+        net = nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+        held = types.SimpleNamespace(window=collections.deque(maxlen=most), mean=0.0)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = net(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            held.window.append(loss.item())
+            held.mean = average(held.window)
+            return loss.detach()
+
+        return types.SimpleNamespace(step=step, batch=lambda i: (torch.randn(2, 3),), holds=lambda: [net, optimizer, held.window, held.mean, type(held.mean).__name__],
+                                     after=lambda i: change(i + 1, held))
+    return make
+
+
+AVERAGES = {
+    "mean": np.mean, "sum": np.sum, "of_a_list": lambda window: np.mean(list(window)), "of_a_tuple": lambda window: np.mean(tuple(window)),
+    "as_float": lambda window: float(np.mean(window)), "scaled": lambda window: 0.5 * np.mean(window) + 1.0,
+    "of_sums": lambda window: np.mean([sum(window), np.sum(window), 2.0]), "below": lambda window: bool(np.mean(window) < 100.0),
+}
+
+
+@pytest.mark.parametrize("most", [1, 3, 7, 8, 13, 16])
+@pytest.mark.parametrize("average", AVERAGES)
+def test_numpys_mean_of_numbers_that_are_read_in_the_step(average, most):
+    """It is not called again, as they are not there when a replay begins: NumPy's order of additions is known."""
+    def change(i, held):
+        if i == LATE:
+            held.window[-1] = 3.0
+        if i == LATE + 8:
+            held.window.append(0.25)
+
+    step = twins.compare(averaging(AVERAGES[average], most, change), 60, verify={"first": True, "rate": 0.0})
+    assert step.stats["replayed"] > 20, step.explain()
+
+
+@pytest.mark.parametrize("average", [
+    lambda window: np.mean([int(1000 * each) for each in window]), lambda window: np.mean(list(window) * 30), np.std, np.median, lambda window: np.mean(window, dtype=np.float32),
+    lambda window: np.mean([np.float32(each) for each in window]), lambda window: np.mean([np.inf, *window]), lambda window: np.mean([*window, True]),
+], ids=["ints", "many", "std", "median", "dtype", "float32", "inf", "bool"])
+def test_other_averages_of_numbers_that_are_read_in_the_step(average):
+    twins.compare(averaging(average, 5), 30, verify={"first": True, "rate": 0.0})
+
+
+@pytest.mark.parametrize("count", range(1, 65))
+def test_the_order_in_which_numpy_adds(count):
+    """Terms of many magnitudes, of which each order makes another sum."""
+    scales = np.random.default_rng(count).standard_normal(count) * 10.0 ** np.random.default_rng(count).integers(-6, 6, count)
+
+    def step(x):
+        read = x.sum().item()
+        return np.sum([read * each for each in scales.tolist()])
+
+    wrapped = steptape.wrap(step, verify={"first": True, "rate": 0.0})
+    draw = torch.Generator().manual_seed(count)
+    for i in range(14):
+        x = torch.randn(3, generator=draw)
+        assert twins.bits(wrapped(x)) == twins.bits(step(x)), i
+    assert wrapped.stats["replayed"] > 6, wrapped.explain()

@@ -426,13 +426,16 @@ bool Watcher::follow_call(const Call& made) {
     MovingPlaces::Item::Argument& argument = call.arguments.emplace_back();
     argument.keyword = std::move(keyword);
     if (value == Py_None) return true;
-    if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return add(value, argument);
+    const bool is_queue = is_deque(value);
+    if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value) && !is_queue)
+      return add(value, argument);
     constexpr Py_ssize_t kMost = 64;
-    const Py_ssize_t size = PySequence_Fast_GET_SIZE(value);
-    argument.sequence = Py_TYPE(value);
-    PyObject** const items = PySequence_Fast_ITEMS(value);
-    return size <= kMost &&
-           std::all_of(items, items + size, [&](PyObject* item) { return add(item, argument); });
+    if (size_of(value) > kMost) return false;
+    argument.sequence = is_queue ? &PyList_Type : Py_TYPE(value);
+    const py::object list = list_of(value);
+    PyObject** const items = PySequence_Fast_ITEMS(list.ptr());
+    return std::all_of(items, items + PyList_GET_SIZE(list.ptr()),
+                       [&](PyObject* item) { return add(item, argument); });
   };
   for (PyObject* value : made.arguments) {
     if (!take(value, "")) return false;
@@ -489,8 +492,26 @@ void Watcher::end_call(const NumberCall& made, PyObject** result) {
   if (item != nullptr) {
     number.formula = trace::leaf(hints->leaf(trace::LeafKind::kHostValue, item->name));
     number.is_of_float = PyFloat_Check(given);
+  } else if (is_one && PyFloat_Check(given)) {
+    number.formula = sum_or_mean(made);
+    number.operation = trace::Operation::kAdd;
+    number.is_of_float = true;
   }
   take_number(number, result);
+}
+
+/// Of numbers that were not known as the call began, as those that the step has read from tensors.
+std::optional<trace::Formula> Watcher::sum_or_mean(const NumberCall& made) {
+  const py::object name = member(made.function, "__name__");
+  const bool is_mean = name && view_of(name.ptr()) == "mean";
+  if (!is_mean && !(name && view_of(name.ptr()) == "sum")) return {};
+  if (made.arguments.size() != 1 || made.arguments[0].sequence == nullptr) return {};
+  std::vector<trace::Formula> terms;
+  for (const auto& [formula, type] : made.arguments[0].numbers) {
+    if (PyType_IsSubtype(type, &PyFloat_Type) == 0) return {};
+    terms.push_back(formula);
+  }
+  return FollowedNumbers::sum_of_numpy(terms, is_mean);
 }
 
 std::optional<bool> Watcher::compute_sum(std::span<PyObject* const> arguments) {

@@ -216,6 +216,8 @@ class Watcher final : public Listener, private Met {
     std::vector<PyObject*> followed = {};  ///< those among them
   };
 
+  static std::optional<trace::Formula> sum_or_mean(const NumberCall& made);
+
   struct Awaited {
     std::string path;            ///< of what is to be marked when it is there, or ""
     bool is_fresh = false;       ///< a new object
