@@ -506,7 +506,7 @@ bool adds_as_numpy(std::size_t count) {
   if (known[count]) return *known[count];
   static PyObject* const
       reduce =  // not let go of at the end, when there is no interpreter any more
-      py::object(py::module_::import("numpy").attr("add").attr("reduce")).release().ptr();
+      py::object(module_named("numpy").attr("add").attr("reduce")).release().ptr();
   std::mt19937_64 draw(count);
   known[count] = true;
   constexpr int kTries = 100;

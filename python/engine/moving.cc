@@ -510,7 +510,7 @@ struct Switches {
 std::optional<Switches> switches_of_numpy() {
   static const std::optional<Switches> found = []() -> std::optional<Switches> {
     try {
-      const py::module_ umath = py::module_::import("numpy._core.umath");
+      const py::object umath = module_named("numpy._core.umath");
       py::object variable = umath.attr("_extobj_contextvar");
       py::object throwing = umath.attr("_make_extobj")(py::arg("all") = "raise");
       if (!PyContextVar_CheckExact(variable.ptr())) return std::nullopt;

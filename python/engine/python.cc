@@ -112,8 +112,15 @@ py::object member(PyObject* object, const char* name) {
   return taken(PyObject_GetAttrString(object, name));
 }
 
+py::object module_named(const char* name) {
+  const auto outermost = stolen(PyImport_ImportModuleLevel(name, nullptr, nullptr, nullptr, 0));
+  auto module = outermost ? stolen(PyImport_GetModule(py::str(name).ptr())) : py::object();
+  if (!module) throw py::error_already_set();
+  return module;
+}
+
 PyObject* imported(const char* module, const char* name) {
-  return py::object(py::module_::import(module).attr(name)).release().ptr();
+  return py::object(module_named(module).attr(name)).release().ptr();
 }
 
 PyObject* attribute_type(const char* module, const char* name) {

@@ -75,6 +75,9 @@ py::object object_of(const at::Tensor& tensor);
 /// module or a tensor, and for all else.
 PyObject* bound_to(PyObject* method);
 
+/// A module, imported where it was not. Not by the `__import__` of the code that runs: that of a
+/// namedtuple has none.
+py::object module_named(const char* name);
 /// Whether a module of torch's has made the class.
 bool is_torchs(PyTypeObject* type);
 /// A Python string of which there is one.

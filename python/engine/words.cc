@@ -284,7 +284,7 @@ std::string Words::source_at(const std::string& place) const {
   const std::size_t colon = place.rfind(':');
   try {
     const py::object line =
-        py::module_::import("linecache")
+        module_named("linecache")
             .attr("getline")(place.substr(0, colon), std::stoi(place.substr(colon + 1)));
     return py::cast<std::string>(line.attr("strip")());
   } catch (const std::exception&) {  // the interpreter is on its way out, or the text is no UTF-8

@@ -95,6 +95,7 @@ STEPS = {
     "type_without": ("return x * getattr(type('C', (Hold,), {}), 'k', 9.0)", ["Hold.__init_subclass__ = classmethod(lambda cls: setattr(cls, 'k', 6.0))"]),
     "mro": ("class C(Made): pass\nreturn x * C.k", ["OfMeta.mro = lambda c: [c, More, object]"]),
     "finalizer": ("Rec.c = 1.0\ngone = Gone()\ndel gone\nreturn x * Rec.c", ["Gone.__del__ = lambda s: setattr(Rec, 'c', 6.0)", "del Gone.__del__"]),
+    "finalizer_of_a_bare_object": ("Rec.c = 1.0\nobject.__new__(Gone)\nreturn x * Rec.c", ["Gone.__del__ = lambda s: setattr(Rec, 'c', 6.0)"]),
     "finalizer_without": ("Rec.c = 1.0\nSub()\nreturn x * Rec.c", ["Hold.__del__ = lambda s: setattr(Rec, 'c', 6.0)"]),
     "get_of_a_mapping": ("match mapped:\n    case {'a': c}:\n        return x * c\n    case _:\n        return x * 9.0",
                          ["Mapped.get = lambda s, k, z=None: 5.0", "collections.abc.Mapping.get = lambda s, k, z=None: 5.0"]),

@@ -9,6 +9,7 @@ import gc
 import importlib
 import operator
 import random
+import subprocess
 import sys
 import types
 import weakref
@@ -818,3 +819,34 @@ def test_a_cache_that_a_call_of_another_variant_filled_again_is_asked_anew():
 
     (eager, _), (seen, step) = play(False), play(True)
     assert eager == seen and step.stats["replayed"] > 0, step.explain()
+
+
+CODE_WITHOUT_IMPORT = """
+import collections, operator, numpy, torch, steptape
+
+Pair = collections.namedtuple("Pair", "a b")
+
+class Box:
+    v, l, q = 2.0, [1.0, 2.0], collections.deque([1.0], 3)
+
+space = {"__builtins__": {"sum": sum, "isinstance": isinstance, "max": max, "__build_class__": __build_class__, "__name__": "made"},
+         "Pair": Pair, "box": Box(), "numpy": numpy, "operator": operator, "net": torch.nn.Linear(2, 2)}
+exec('''
+def helper(x):
+    pair = Pair(x * box.v, sum(box.l))
+    box.q.append(1.0)
+    class Held(Pair): pass
+    y = operator.attrgetter("v")(box) + numpy.mean(box.l) + max(box.q) + sum(box.q) + (1.0 if isinstance(box, Pair) else 2.0)
+    return net(pair.a) * pair.b * y + box.v % 2 + x.sum().item() // 2
+''', space)
+step = steptape.wrap(lambda x: space["helper"](x).sum().detach(), verify={"first": True, "rate": 0.0})
+for i in range(12):
+    step(torch.ones(2, 2))
+assert "recording_failed" not in step.explain(), step.explain()
+"""
+
+
+def test_code_that_has_no_import_of_its_own():
+    """As that of a namedtuple, whose builtins are empty. In a process of its own: what steptape imports it imports once."""
+    child = subprocess.run([sys.executable, "-W", "ignore", "-c", CODE_WITHOUT_IMPORT], capture_output=True, text=True, timeout=250)
+    assert child.returncode == 0, child.stderr[-3000:]

@@ -75,7 +75,7 @@ bool makes_container(const Instruction& in) {
 /// Whether NumPy takes a number of Python's for one of the array's dtype (NEP 50: from 2.0 on).
 bool are_numbers_weak() {
   static const bool are =
-      !py::cast<std::string>(py::module_::import("numpy").attr("__version__")).starts_with("1.");
+      !py::cast<std::string>(module_named("numpy").attr("__version__")).starts_with("1.");
   return are;
 }
 

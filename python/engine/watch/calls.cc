@@ -661,7 +661,7 @@ void Watcher::escape(const Call& made) {
 /// torch are known not to, but for dialects of csv.
 bool may_look_at_objects(const std::string& module) {
   static PyObject* const known = [] {
-    auto names = py::set(py::module_::import("sys").attr("stdlib_module_names"));
+    auto names = py::set(module_named("sys").attr("stdlib_module_names"));
     for (const char* name : {"numpy", "torch", "steptape", ""}) names.add(py::str(name));
     return names.release().ptr();
   }();
@@ -882,8 +882,11 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     return false;
   }
   if (name == "__new__" && self == reinterpret_cast<PyObject*>(&PyBaseObject_Type)) {
+    if (!arguments.empty() && PyType_Check(arguments[0]))
+      load_of_class(arguments[0], interned("__del__").ptr());
     load_arguments(made);
-    return awaited_.back().is_fresh = true;
+    awaited_.back().is_fresh = true;
+    return true;
   }
   if (name == "__new__" && self == reinterpret_cast<PyObject*>(&PyType_Type) &&
       arguments.size() > 2)

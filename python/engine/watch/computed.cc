@@ -472,7 +472,7 @@ bool Watcher::follow_operator(const Instruction& in) {
   const auto row = std::ranges::find(kRows, in.made, &std::pair<Operator, const char*>::first);
   if (row == kRows.end()) return false;
   const char* const name = row->second;
-  const auto function = py::module_::import("operator").attr(name);  // held by its module
+  const auto function = module_named("operator").attr(name);  // held by its module
   if (!follow_call({.callee = function.ptr(), .arguments = {in.first, in.second}})) return false;
   awaited_.back().of_numbers->path = std::string("operator.") + name;
   return true;

@@ -217,7 +217,7 @@ bool Watcher::may_be_made(PyCodeObject* code) {
 
 PyCodeObject* Watcher::call_of_modules() {
   static PyObject* const code =
-      py::object(py::module_::import("torch.nn").attr("Module").attr("_call_impl").attr("__code__"))
+      py::object(module_named("torch.nn").attr("Module").attr("_call_impl").attr("__code__"))
           .release()
           .ptr();
   return reinterpret_cast<PyCodeObject*>(code);

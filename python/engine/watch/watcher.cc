@@ -39,7 +39,7 @@ bool logs(PyObject* function) {
 /// what was found (docs/blind_spots.md).
 bool tells_packages(PyObject* function) {
   static PyObject* const known =
-      PyModule_GetDict(py::module_::import("importlib.metadata").release().ptr());
+      PyModule_GetDict(module_named("importlib.metadata").release().ptr());
   return PyFunction_Check(function) && PyFunction_GET_GLOBALS(function) == known;
 }
 
