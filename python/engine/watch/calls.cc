@@ -149,6 +149,17 @@ std::string module_of(PyObject* function) {
   return module && PyUnicode_Check(module.ptr()) ? text_of(module.ptr()) : "";
 }
 
+/// Whether a module is of Python's library, NumPy, torch or steptape.
+bool is_of_library(const std::string& module) {
+  static PyObject* const known = [] {
+    auto names = py::set(module_named("sys").attr("stdlib_module_names"));
+    for (const char* name : {"numpy", "torch", "steptape", ""}) names.add(py::str(name));
+    return names.release().ptr();
+  }();
+  const py::str package(module.substr(0, module.find('.')));
+  return PySet_Contains(known, package.ptr()) != 0;
+}
+
 }  // namespace
 
 void Watcher::called(PyObject* function) {
@@ -537,7 +548,8 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
       if (is_one_of(name, kAsksForClass)) {
         load_order(argument);
         // which an abstract class asks (CPython, Modules/_abc.c)
-        if (PyType_Check(argument) && is_heap(Py_TYPE(argument)))
+        if (name.starts_with("_abc") && PyType_Check(argument) &&
+            !is_of_library(type_name(as_type(argument))))
           load_of_class(argument, interned("__subclasshook__").ptr());
       }
       if (name != "hash" && name != "id") continue;
@@ -657,16 +669,10 @@ void Watcher::escape(const Call& made) {
 }
 
 /// Whether functions of a module may look at attributes of objects that they are given: those of
-/// extensions may (orjson and pydantic write dataclasses), and those of Python's library, NumPy and
-/// torch are known not to, but for dialects of csv.
+/// extensions may (orjson and pydantic write dataclasses), and those of libraries are known not to,
+/// but for dialects of csv.
 bool may_look_at_objects(const std::string& module) {
-  static PyObject* const known = [] {
-    auto names = py::set(module_named("sys").attr("stdlib_module_names"));
-    for (const char* name : {"numpy", "torch", "steptape", ""}) names.add(py::str(name));
-    return names.release().ptr();
-  }();
-  const py::str package(module.substr(0, module.find('.')));
-  return module == "_csv" || PySet_Contains(known, package.ptr()) == 0;
+  return module == "_csv" || !is_of_library(module);
 }
 
 void Watcher::load_arguments(const Call& made, bool escapes) {
