@@ -120,6 +120,10 @@ bool are_parts_apart(PyObject* container) {
   return true;
 }
 
+bool is_dead_reference(PyObject* object) {
+  return object != nullptr && PyWeakref_CheckRefExact(object) && referent_of(object) == Py_None;
+}
+
 bool is_deque(PyObject* object) {
   static PyObject* type = imported("collections", "deque");
   return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
@@ -515,6 +519,7 @@ bool Plain::let_item_move(std::size_t i, PyObject* owner, PyObject* key, PyObjec
 std::string Plain::token() const {
   switch (kind_) {
     case Kind::kIdentity:
+      if (is_dead_reference(value_.get())) return "dead weak reference";
       return "@" + std::to_string(reinterpret_cast<std::uintptr_t>(value_.get())) +
              (is_gone() ? " gone" : "");
     case Kind::kInteger:
@@ -559,7 +564,7 @@ bool Plain::same_content(PyObject* now) const {
   PyObject* before = value_.get();
   switch (kind_) {
     case Kind::kIdentity:
-      return now == before && !is_gone();
+      return (now == before && !is_gone()) || (is_dead_reference(now) && is_dead_reference(before));
     case Kind::kAnything:
       return now != nullptr;
     case Kind::kTensor:

@@ -73,11 +73,6 @@ std::string text_of_constant(PyObject* object, int depth = 32) {
   return has_words ? text_of(py::repr(object).ptr()) : "<" + shown(object) + ">";
 }
 
-/// Whether it is a weak reference to what is gone, as the step leaves one to what it has made.
-bool is_dead_reference(PyObject* object) {
-  return PyWeakref_CheckRefExact(object) && referent_of(object) == Py_None;
-}
-
 /// Another such: none is equal to another.
 py::object dead_reference() {
   const auto reference = stolen(PyWeakref_NewRef(py::set().ptr(), nullptr));

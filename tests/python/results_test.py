@@ -624,3 +624,33 @@ def test_a_weak_reference_to_what_is_there_is_refused():
     for _ in range(12):
         wrapped(torch.randn(4, 6), torch.randn(4, 3))
     assert wrapped.stats["replayed"] == 0, wrapped.explain()
+
+
+def test_a_dead_weak_reference_that_the_step_finds_stands_for_another():
+    """As that of a transform of a distribution to its inverse, of which each call makes another."""
+    class Inverse:
+        scale = 2.0
+
+    def play(wrap):
+        held = Box(None)
+
+        def step(x):
+            inverse = None if held.held is None else held.held()
+            if inverse is None:
+                inverse = Inverse()
+                held.held = weakref.ref(inverse)
+            return x * inverse.scale
+
+        step, seen, kept = wrap(step), [], None
+        for i in range(24):
+            if i == 12:
+                kept = Inverse()
+                kept.scale = 3.0
+                held.held = weakref.ref(kept)
+            if i == 18:
+                kept = None
+            seen.append((step(torch.ones(2)).tolist(), held.held() is kept and kept is not None))
+        return seen, step
+
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] > 8, step.explain()
