@@ -220,7 +220,7 @@ void Watcher::load_descriptor(PyTypeObject* type, PyObject* name) {
 
 void Watcher::make_class(PyObject* bases) {
   for (PyObject* base : items_of(bases)) make_class(base);
-  if (!PyType_Check(bases)) return;
+  if (!PyType_Check(bases) || !is_made_by_class(as_type(bases))) return;
   load_of_class(bases, interned("__init_subclass__").ptr());
   auto* meta = reinterpret_cast<PyObject*>(Py_TYPE(bases));
   if (is_heap(Py_TYPE(bases)))
