@@ -111,7 +111,9 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
                          made.module == "io" || made.module == "_io" || made.module == "select" ||
                          made.module == "fcntl" ||
                          (made.module == "builtins" && (name == "open" || name == "input"));
-  if (is_system && name != "fspath") {
+  // what CPython's posixpath does with a path's text
+  constexpr std::string_view kOfTexts = "fspath _path_normpath _path_splitroot _path_splitroot_ex";
+  if (is_system && !is_one_of(name, kOfTexts)) {
     refuse("the step asks the operating system (`" + name + "`)");
     return true;
   }
