@@ -504,9 +504,7 @@ Term add_as_numpy(const std::vector<Term>& terms, const Term& zero, const Add& a
 bool adds_as_numpy(std::size_t count) {
   static std::array<std::optional<bool>, kMostOfNumpy + 1> known;
   if (known[count]) return *known[count];
-  static PyObject* const
-      reduce =  // not let go of at the end, when there is no interpreter any more
-      py::object(module_named("numpy").attr("add").attr("reduce")).release().ptr();
+  static PyObject* const add = imported("numpy", "add");
   std::mt19937_64 draw(count);
   known[count] = true;
   constexpr int kTries = 100;
@@ -517,7 +515,7 @@ bool adds_as_numpy(std::size_t count) {
       if (i > 0 && draw() % 2 == 0) term = -term;
     }
     const double sum = add_as_numpy(terms, 0.0, std::plus<>());
-    const double made = py::cast<double>(borrowed(reduce)(py::cast(terms)));
+    const double made = py::cast<double>(borrowed(add).attr("reduce")(py::cast(terms)));
     known[count] = *known[count] && trace::Real{made} == trace::Real{sum};
   }
   return *known[count];

@@ -67,11 +67,6 @@ bool is_holder(PyObject* object) {
          Py_TYPE(object)->tp_richcompare != PyBaseObject_Type.tp_richcompare;
 }
 
-bool is_default_dict(PyObject* object) {
-  static PyObject* type = imported("collections", "defaultdict");
-  return is_exactly(object, type);
-}
-
 /// Whether a list, tuple or dict is its items, and of a defaultdict the factory, and nothing else.
 bool is_items_alone(PyObject* container) {
   static PyObject* ordered = imported("collections", "OrderedDict");
@@ -118,6 +113,11 @@ bool are_parts_apart(PyObject* container) {
     }
   }
   return true;
+}
+
+bool is_default_dict(PyObject* object) {
+  static PyObject* type = imported("collections", "defaultdict");
+  return is_exactly(object, type);
 }
 
 bool is_dead_reference(PyObject* object) {

@@ -174,6 +174,8 @@ bool is_compared_by_content(PyObject* object);
 /// Whether no list, tuple, dict, set or holder of attributes stands in it twice.
 bool are_parts_apart(PyObject* container);
 
+/// Whether it is a collections.defaultdict, and of no class made of that.
+bool is_default_dict(PyObject* object);
 /// Whether it is a weak reference to what is gone, as the step leaves one to what it has made: one
 /// stands for another.
 bool is_dead_reference(PyObject* object);

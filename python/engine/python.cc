@@ -52,7 +52,7 @@ namespace {
 
 /// The class that a method of C's comes from: the object's own, or one that is made of.
 PyTypeObject* class_with(PyObject* object, const char* method) {
-  const auto name = stolen(PyUnicode_InternFromString(method));
+  const py::object name = interned(method);
   for (PyTypeObject* base : bases_of(Py_TYPE(object))) {
     PyObject* const found = PyDict_GetItemWithError(dict_of_type(base).ptr(), name.ptr());
     if (found != nullptr && Py_TYPE(found) == &PyWrapperDescr_Type) return base;

@@ -323,7 +323,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
   } else if (depth > 0 && PyDict_Check(value)) {
     node.kind = Kind::kDict;
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
-    if (type_name(value) == "collections.defaultdict") {
+    if (is_default_dict(value)) {
       node.factory = Root(roots, member(value, "default_factory").ptr());
     }
     PyObject* const factory = node.factory.get();

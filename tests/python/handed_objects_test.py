@@ -66,9 +66,9 @@ class Tracker:
         return number ** self.scale
 
 
-def training(prepare, held):
+def training(prepare, held, layer=nn.Linear):
     """A training of a linear layer; `prepare(module, optimizer)` comes before the first call."""
-    module = nn.Linear(3, 2)
+    module = layer(3, 2)
     optimizer = torch.optim.SGD(module.parameters(), 0.1)
     prepare(module, optimizer)
 
@@ -448,18 +448,10 @@ def test_an_attribute_that_a_module_is_given_before_all_of_it_counts_as_read():
 
     def play(wrap):
         torch.manual_seed(0)
-        module = Keeper(3, 2)
-        optimizer = torch.optim.SGD(module.parameters(), 0.1)
-
-        def step(x):
-            loss = module(x).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
+        made = []
+        step, holds = training(lambda module, optimizer: made.append(module), lambda: made[0].newest[1].rows.count, Keeper)
         step = wrap(step)
-        return [(bits([step(torch.randn(4, 3)), list(module.parameters())]), module.newest[1].rows.count) for _ in range(CALLS)], step
+        return [bits([step(torch.randn(4, 3)), holds()]) for _ in range(CALLS)], step
 
     step = played_alike(play)
     assert step.stats["replayed"] > CALLS / 2, step.explain()

@@ -878,7 +878,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     if (compares) load_deep(self);
     refuse_unknown(name, self);
   }
-  // where there is no such key, they return the default as it is
+  // without such a key they return the default itself
   const bool has_default = is_dict && (name == "get" || name == "pop");
   if (keeps || has_default) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {

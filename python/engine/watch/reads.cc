@@ -264,10 +264,10 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
          type_name(type) + "." + text_of(name));
     load_methods(object);
   }
+  PyObject* found = _PyType_Lookup(type, name);
   if (exists(object) && keeps_to_itself(type) && !view_of(name).starts_with("__"))
     return refuse_incomparable("reads or writes an attribute of", object);
-  load_descriptor(type, name);
-  PyObject* found = _PyType_Lookup(type, name);
+  if (found != nullptr) load_methods(found);  // it may be a descriptor
   if (found != nullptr && !PyFunction_Check(found)) load_wrapped(found, "__wrapped__");
   const bool gives_way = found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr;
   if (found == nullptr && ask_own(object, "__getattr__", {object, name})) return;
