@@ -30,10 +30,11 @@ rm -rf "$environment"
 "$python" -m venv "$environment"
 site=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 realpath "$packages" >"$site/torch_of.pth"
-minor=$(sed -n "s/^__version__ = '[0-9]*\.\([0-9]*\).*/\1/p" "$torch/version.py")
+torch=$("$environment/bin/python" -c 'import importlib.metadata; print(importlib.metadata.version("torch"))')
+minor=$(cut -d. -f2 <<<"$torch")
 
 pip=("$environment/bin/python" -m pip install --quiet --disable-pip-version-check --progress-bar off)
 say "installing what the tests need"
-"${pip[@]}" -r tests/python/requirements.txt >&2
-"${pip[@]}" --no-deps "torchvision==0.$((minor + 15)).*" >&2
+# torch is named, so that no package brings a newer one: the wheel asks for the one that it is built with
+"${pip[@]}" "torch==$torch" "torchvision==0.$((minor + 15)).*" -r tests/python/requirements.txt >&2
 printf '%s\n' "$environment/bin/python"

@@ -30,10 +30,10 @@ if known and os.path.exists(sysconfig.get_path("include") + "/Python.h"): print(
   if [[ ! -x $environment/bin/python ]]; then "$python" -m venv "$environment"; fi
   pip=("$environment/bin/python" -m pip install --quiet --disable-pip-version-check --progress-bar off)
   say "CPython $version: torch $torch and what the tests need"
-  "${pip[@]}" "torch==$torch.*" -r tests/python/requirements.txt >&2
-  "${pip[@]}" --no-deps "torchvision==0.$((minor + 15)).*" >&2 || {
+  "${pip[@]}" "torch==$torch.*" "torchvision==0.$((minor + 15)).*" -r tests/python/requirements.txt >&2 || {
     [[ -n ${TORCH:-} ]] || exit 1
-    say "there is no torchvision for torch $torch: its tests are skipped"
+    say "there is no torchvision for torch $torch: its tests and those of fastai, which asks for it, are skipped"
+    "${pip[@]}" "torch==$torch.*" -r <(grep -v fastai tests/python/requirements.txt) >&2
   }
   if [[ -n ${TORCH:-} ]]; then
     STEPTAPE_TORCH=$("$environment/bin/python" -c 'import torch; print(torch.__path__[0])')
