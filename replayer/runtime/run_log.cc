@@ -29,9 +29,11 @@ std::vector<Use> written_by(const Call& call, const Memory& memory) {
   return uses;
 }
 
-bool overlap(const std::vector<Use>& some, const std::vector<Use>& others) {
+bool overlap(const std::vector<Use>& some, const Uses& others) {
   return std::ranges::any_of(some, [&](const Use& use) {
-    return std::ranges::any_of(others, [&](const Use& other) { return use.overlaps(other); });
+    bool found = false;
+    others.for_each_conflict(use, [&](const Use&) { found = true; });
+    return found;
   });
 }
 
@@ -60,11 +62,11 @@ void RunLog::add_digests(std::span<const Call> stage, const Memory& memory,
   }
   // of calls that were done in one pass, those whose results no later one wrote over: buffers that
   // do not live at the same time share memory
-  std::vector<Use> written;
+  Uses written;
   for (std::size_t i = stage.size(); i-- > 0;) {
     const std::vector<Use> own = written_by(stage[i], memory);
     const bool is_over = overlap(own, written);
-    written.insert(written.end(), own.begin(), own.end());
+    for (const Use& use : own) written.add(use);
     if (is_over) continue;
     put_results(stage[i], memory, stack);
     add_digest(stage[i], stack);
