@@ -297,7 +297,7 @@ class Flattening {
       add_key(name);
     }
     if (!PyDict_Check(value)) return;
-    if (const py::object factory = member(value, "default_factory")) add_object(factory.ptr());
+    if (const py::object factory = factory_of(value)) add_object(factory.ptr());
   }
 
   /// Entries of a dict that are its attributes, too, of the numbers from `first` on.

@@ -120,6 +120,13 @@ bool is_default_dict(PyObject* object) {
   return is_exactly(object, type);
 }
 
+py::object factory_of(PyObject* object) {
+  static auto* const type = as_type(imported("collections", "defaultdict"));
+  static PyObject* const factory = in_class(type, "default_factory");
+  if (PyObject_TypeCheck(object, type) == 0) return {};
+  return taken(Py_TYPE(factory)->tp_descr_get(factory, object, nullptr));
+}
+
 bool is_dead_reference(PyObject* object) {
   return object != nullptr && PyWeakref_CheckRefExact(object) && referent_of(object) == Py_None;
 }
@@ -423,7 +430,7 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
     if (kind_ != Kind::kDict) return;
     take_dict(roots, value, depth);
     if (!is_items_alone(value)) only_ = Root::guarding(roots, value);
-    if (is_default_dict(value)) factory_ = Root(roots, member(value, "default_factory").ptr());
+    if (is_default_dict(value)) factory_ = Root(roots, factory_of(value).ptr());
     value_ = class_of(roots, value);
   } else if (depth > 0 && is_holder(value)) {
     kind_ = Kind::kObject;
@@ -557,7 +564,7 @@ std::optional<Py_ssize_t> Plain::appended(PyObject* now, Py_ssize_t count) const
 bool Plain::same(PyObject* now) const {
   if (!only_.is_empty() && (now == nullptr || now != only_.get())) return false;
   if (!same_content(now) || (has_attributes_ && !same_attributes(now))) return false;
-  return factory_.get() == nullptr || member(now, "default_factory").ptr() == factory_.get();
+  return factory_.get() == nullptr || factory_of(now).ptr() == factory_.get();
 }
 
 bool Plain::same_content(PyObject* now) const {

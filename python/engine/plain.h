@@ -176,6 +176,9 @@ bool are_parts_apart(PyObject* container);
 
 /// Whether it is a collections.defaultdict, and of no class made of that.
 bool is_default_dict(PyObject* object);
+/// What a dict of defaultdict's, or of a class made of it, calls for a missing key, by C's own way;
+/// null of any other object.
+py::object factory_of(PyObject* object);
 /// Whether it is a weak reference to what is gone, as the step leaves one to what it has made: one
 /// stands for another.
 bool is_dead_reference(PyObject* object);

@@ -296,7 +296,8 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
   }
   const at::Tensor behind = tensor_behind(value);
   const bool is_object = !PyDict_Check(value) && !PyTuple_Check(value) && is_plain_object(value);
-  node.is_shared = PyList_Check(value) || PyDict_Check(value) || is_object || behind.defined();
+  node.is_shared = PyList_Check(value) || PyDict_Check(value) || is_object || behind.defined() ||
+                   is_dead_reference(value);
   const Container container{kOpen, parts_.size(), type_name(value), Py_REFCNT(value) - references};
   if (node.is_shared) containers_.emplace(value, container);
   if (behind.defined()) {
@@ -324,7 +325,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     node.kind = Kind::kDict;
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
     if (is_default_dict(value)) {
-      node.factory = Root(roots, member(value, "default_factory").ptr());
+      node.factory = Root(roots, factory_of(value).ptr());
     }
     PyObject* const factory = node.factory.get();
     const bool is_known = PyDict_CheckExact(value) || Py_TYPE(value) == &PyODict_Type ||
@@ -465,8 +466,6 @@ py::object Structure::build(const Node& node, const pack::Results& flat, Next& n
     case Kind::kConstant:
     case Kind::kKept:
       return borrowed(node.object.get());
-    case Kind::kDeadReference:
-      return dead_reference();
     case Kind::kSame:
       return next.shared.at(node.same);
     case Kind::kGiven:
@@ -484,6 +483,7 @@ py::object Structure::build(const Node& node, const pack::Results& flat, Next& n
 py::object Structure::build_container(const Node& node, const pack::Results& flat,
                                       Next& next) const {
   if (node.kind == Kind::kArray) return object_of(flat.tensors.at(next.tensor++)).attr("numpy")();
+  if (node.kind == Kind::kDeadReference) return dead_reference();
   py::list items;
   for (const Node& item : node.items) items.append(build(item, flat, next));
   switch (node.kind) {

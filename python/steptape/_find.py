@@ -155,7 +155,7 @@ def objects_in(name, value, depth=_DEPTH, seen=None):
 
 def _items_of(container):
     """(key or position, item) of each, unless there are many. Runs no code of the class."""
-    base = next(kind for kind in (list, tuple, set, dict) if isinstance(container, kind))
+    base = next(kind for kind in (list, tuple, set, dict) if issubclass(type(container), kind))
     if base.__len__(container) > _MOST_ITEMS:
         return []
     return list(dict.items(container) if base is dict else enumerate(base.__iter__(container)))

@@ -1,11 +1,13 @@
 """Namespaces that are the program's though the object is the step's, places that a step puts something into and clears again, and classes
 with compiled methods, which look at an object as they like."""
+import copy
 import ctypes
 import operator
 import types
 
 import pytest
 import torch
+import torch.nn as nn
 
 import steptape
 import twins
@@ -216,3 +218,31 @@ def test_a_model_trains_beside_a_namespace_that_its_states_share():
 
     step = twins.compare(make, 40, verify={"first": True, "rate": 0.0})
     assert step.stats["replayed"] >= 20, step.explain()
+
+
+@pytest.mark.parametrize("make, name, other", [
+    (lambda: nn.LayerNorm(3), "eps", 0.5), (lambda: nn.BatchNorm1d(3), "momentum", 0.9), (lambda: nn.LeakyReLU(), "negative_slope", 0.5),
+    (lambda: nn.Softplus(), "beta", 3.0),
+], ids=["eps", "momentum", "slope", "beta"])
+@pytest.mark.parametrize("look", [copy.copy, repr, dir], ids=["copied", "shown", "listed"])
+def test_what_torch_has_read_of_a_module_before_the_step_sets_it(make, name, other, look):
+    def play(wrap):
+        torch.manual_seed(0)
+        module = make()
+        first = getattr(module, name)
+
+        def step(x):
+            made = module(x)
+            setattr(module, name, first)
+            look(module)
+            return made.detach()
+
+        step, seen = wrap(step), []
+        for i in range(24):
+            if i == 14:
+                setattr(module, name, other)
+            seen.append((step(torch.randn(4, 3)).tolist(), getattr(module, name)))
+        return seen, step
+
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] > 8, step.explain()

@@ -117,3 +117,62 @@ def test_a_class_whose_module_is_a_property():
     for _ in range(CALLS):
         assert step(torch.ones(2)).tolist() == [2.0, 2.0]
     assert step.stats["replayed"] > CALLS / 2, step.explain()
+
+
+class Vivid(dict):
+    """As configurations that make what is missing."""
+
+    def __getitem__(self, key):
+        if key not in self:
+            self[key] = Vivid()
+        return super().__getitem__(key)
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, Vivid(value) if type(value) is dict else value)
+
+    __getattr__ = __getitem__
+    __setattr__ = __setitem__
+
+
+class Known(collections.defaultdict):
+    """It tells what it is asked for."""
+    asked = []
+
+    def __getattribute__(self, name):
+        Known.asked.append(name)
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("write", [lambda held: held.__setitem__("d", {"e": 1.0}), lambda held: setattr(held.a, "b", 1.0), lambda held: (setattr(held.a, "b", 1.0), held.__setitem__("d", {"e": 1.0}))],
+                         ids=["item", "attribute", "both"])
+def test_a_dict_that_makes_what_is_missing(write):
+    def play(wrap):
+        held = Vivid()
+
+        def step(x):
+            write(held)
+            return x * 2.0
+
+        step, seen = wrap(step), []
+        for _ in range(CALLS):
+            seen.append((step(torch.ones(2)).tolist(), repr(held)))
+        return seen, step
+
+    twins.played_alike(play)
+
+
+def test_a_default_dict_is_asked_for_nothing():
+    def play(wrap):
+        Known.asked = []
+        held = Known(float, a=1.0)
+
+        def step(x):
+            held["b"] = held["a"] + held["c"]
+            return x * held["b"]
+
+        step, seen = wrap(step), []
+        for _ in range(CALLS):
+            seen.append((step(torch.ones(2)).tolist(), sorted(dict.items(held)), list(Known.asked)))
+        return seen, step
+
+    twins.played_alike(play)

@@ -654,3 +654,49 @@ def test_a_dead_weak_reference_that_the_step_finds_stands_for_another():
 
     step = twins.played_alike(play)
     assert step.stats["replayed"] > 8, step.explain()
+
+
+@pytest.mark.parametrize("asks", [
+    lambda held: held.first == held.second, lambda held: held.first is held.second, lambda held: held.first in [held.second],
+    lambda held: [held.first] == [held.second], lambda held: held.table.get(held.first, False), lambda held: held.first in held.table,
+], ids=["equal", "is", "in a list", "lists", "get", "in a dict"])
+def test_which_dead_weak_reference_it_is(asks):
+    def gone():
+        made = Box(1)
+        reference = weakref.ref(made)
+        hash(reference)
+        return reference
+
+    def play(wrap):
+        held = Box(None)
+        held.first = held.second = gone()
+        held.table = {held.first: True}
+        step, seen = wrap(lambda x: x * (2.0 if asks(held) else 3.0)), []
+        for i in range(24):
+            if i == 14:
+                held.first = gone()
+            seen.append(step(torch.ones(2)).tolist())
+        return seen, step
+
+    step = twins.played_alike(play)
+    assert "weak reference whose object is gone" in step.explain()
+
+
+def test_one_dead_weak_reference_in_two_places():
+    def play(wrap):
+        held = Box(None)
+
+        def step(x):
+            made = Box(1)
+            held.first = weakref.ref(made)
+            held.all = [held.first, held.first]
+            return x * 2
+
+        step, seen = wrap(step), []
+        for _ in range(24):
+            step(torch.ones(2))
+            seen.append((held.all[0] is held.all[1], held.first is held.all[0], held.first == held.all[1]))
+        return seen, step
+
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] > 12, step.explain()

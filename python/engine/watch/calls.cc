@@ -231,6 +231,7 @@ bool Watcher::call(const Call& made, int depth) {
     note_function(callee);
     if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee))) == Whose::kTorchs) {
       refuse_untold(callee);
+      set_by_torch(made);
       // it may call what it is given: tree_map, Module.apply
       const auto is_unseen = [this](PyObject* value) {
         // in torch's hands Python's own library is not watched
@@ -780,11 +781,9 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   if (is_generator(self)) return call_of_generator(self, name, arguments);
   const bool is_torchs_module = is_part_of_model(self) && is_torchs(Py_TYPE(self));
   if ((name == "__setattr__" || name == "__delattr__") && !arguments.empty() && !is_torchs_module) {
-    // that of `object` itself sets it, whatever the class would do
-    const py::object of = member(made.callee, "__objclass__");
-    const bool is_objects = of && of.ptr() == reinterpret_cast<PyObject*>(&PyBaseObject_Type);
-    name == "__setattr__" ? store_attribute(self, arguments[0], !is_objects)
-                          : delete_attribute(self, arguments[0]);
+    // this one sets it, whatever the class would do
+    name == "__setattr__" ? store_attribute(self, arguments[0], nullptr)
+                          : delete_attribute(self, arguments[0], nullptr);
     return false;
   }
   if (is_tensor(self) || is_torchs(Py_TYPE(self)) ||
@@ -824,13 +823,16 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     });
   }
   const bool is_dict = PyDict_Check(self);
-  const bool is_get_or_set =
-      is_dict && name == "setdefault" && !arguments.empty() && is_plain_key(arguments[0]);
+  // an OrderedDict sets entries by what its class has for it (Objects/odictobject.c)
+  const bool sets_by_code = PyODict_Check(self) && is_done_by_code(self, "__setitem__");
+  const bool is_get_or_set = is_dict && !sets_by_code && name == "setdefault" &&
+                             !arguments.empty() && is_plain_key(arguments[0]);
   const bool is_get = is_get_or_set && PyDict_Contains(self, arguments[0]) == 1;
   if (!is_get && (is_one_of(name, kChanges) || is_one_of(name, kTakes))) change_given(self);
   // a list's or dict's own method keeps what it is given, but for keys and positions
   const auto is_a_dict = [](PyObject* value) { return PyDict_Check(value) != 0; };
-  const bool merges = is_dict && name == "update" && std::ranges::all_of(arguments, is_a_dict);
+  const bool merges =
+      is_dict && !sets_by_code && name == "update" && std::ranges::all_of(arguments, is_a_dict);
   const bool keeps =
       merges || ((PyList_Check(self) || is_dict || is_deque(self)) && is_one_of(name, kKeeps));
   if (exists(self) && is_dict && (name == "get" || name == "__getitem__" || is_get) &&
@@ -838,26 +840,26 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     load_item(self, arguments[0]);
   } else if (exists(self) && is_get_or_set) {
     read(Kind::kHas, self, arguments[0], path_of_item(self, arguments[0]));
-    store_item(self, arguments[0]);
+    store_item(self, arguments[0], nullptr);
   } else if (exists(self) && (is_dict || PyAnySet_Check(self)) && name == "__contains__" &&
              !arguments.empty() && is_plain_key(arguments[0])) {
     read(Kind::kHas, self, arguments[0], path_of_item(self, arguments[0]));
   } else if (exists(self) && is_dict && (name == "__setitem__" || name == "__delitem__") &&
              !arguments.empty()) {
     if (name == "__delitem__") take_entry(self, arguments[0], path_of(self));
-    store_item(self, arguments[0]);
+    store_item(self, arguments[0], nullptr);
   } else if (exists(self) && is_dict && name == "pop" && !arguments.empty() &&
              is_plain_key(arguments[0]) && has_added(self, arguments[0])) {
-    store_item(self, arguments[0]);
+    store_item(self, arguments[0], nullptr);
   } else if (exists(self) && is_dict && (name == "keys" || name == "__iter__")) {
     read(Kind::kKeys, self, nullptr, path_of(self));
   } else if (exists(self) && name == "__len__") {
     load_size(self);
   } else if (exists(self) && merges) {
     for (PyObject* argument : arguments) {
-      for (const auto& [key, value] : entries_of(argument)) store_item(self, key);
+      for (const auto& [key, value] : entries_of(argument)) store_item(self, key, nullptr);
     }
-    for (PyObject* key : made.names) store_item(self, key);
+    for (PyObject* key : made.names) store_item(self, key, nullptr);
   } else if (exists(self) && is_one_of(name, kChanges) && holds_items(self)) {
     if (name == "sort" || name == "remove") {  // they compare what is there
       load_whole(self);

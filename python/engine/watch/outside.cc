@@ -239,6 +239,14 @@ bool Watcher::call_of_generator(PyObject* generator, std::string_view name,
 }
 
 /// Of streams, events and graphs, of the device's allocator and of seeds no op tells.
+void Watcher::set_by_torch(const Call& made) {
+  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(made.callee));
+  const std::string_view name = view_of(code->co_name);
+  if (made.arguments.size() < 2 || !is_part_of_model(made.arguments[0])) return;
+  if (name == "__setattr__") store_attribute(made.arguments[0], made.arguments[1], nullptr);
+  if (name == "__delattr__") delete_attribute(made.arguments[0], made.arguments[1], nullptr);
+}
+
 void Watcher::refuse_untold(PyObject* function) {
   const std::string module = text_of(member(function, "__module__").ptr());
   const std::string name = text_of(member(function, "__qualname__").ptr());

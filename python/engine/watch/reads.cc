@@ -380,11 +380,21 @@ void Watcher::refuse_member(PyObject* object, PyObject* member) {
          "`, which a replay does not do");
 }
 
-void Watcher::store_attribute(PyObject* object, PyObject* its_name, bool asks) {
+bool Watcher::is_done_by_code(PyObject* object, const char* method) {
+  PyObject* const own = in_class(Py_TYPE(object), method);
+  if (own == nullptr || is_tensor(object)) return false;
+  if (PyFunction_Check(own))  // what torch's does is known
+    return whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(own))) != Whose::kTorchs;
+  return !PyCFunction_Check(own) && Py_TYPE(own) != &PyMethodDescr_Type &&
+         Py_TYPE(own) != &PyWrapperDescr_Type;
+}
+
+void Watcher::store_attribute(PyObject* object, PyObject* its_name, const char* method) {
   const py::object text = as_text(its_name);
   PyObject* const name = text.ptr();
-  if (asks && !PyType_Check(object) && ask_own(object, "__setattr__", {object, name})) return;
+  if (method != nullptr && !PyType_Check(object) && ask_own(object, method, {object, name})) return;
   load_methods(object);
+  if (method != nullptr && is_done_by_code(object, method)) return;
   load_descriptor(Py_TYPE(object), name);
   // a descriptor may come there
   if (is_heap(Py_TYPE(object)) && !is_tensor(object) && !is_part_of_model(object)) {
@@ -460,14 +470,14 @@ bool Watcher::has_written(PyObject* dict, PyObject* key) const {
   return noted != noted_.end() && slots_->slot(noted->second).is_written;
 }
 
-void Watcher::delete_attribute(PyObject* object, PyObject* its_name) {
+void Watcher::delete_attribute(PyObject* object, PyObject* its_name, const char* method) {
   const py::object text = as_text(its_name);
   PyObject* const name = text.ptr();
   PyObject* dict = PyType_Check(object) ? nullptr
                    : exists(object)     ? dict_of(object)
                                         : dict_from_outside(object);
   if (dict != nullptr) take_entry(dict, name, path_of(object) + ".__dict__");
-  store_attribute(object, name);
+  store_attribute(object, name, method);
 }
 
 void Watcher::load_item(PyObject* object, PyObject* key) {
@@ -488,7 +498,7 @@ void Watcher::load_item(PyObject* object, PyObject* key) {
     if (find_entry(object, key) == nullptr && type_name(object) == "collections.defaultdict") {
       write(Kind::kEntry, object, key, path_of_item(object, key));
       load_attribute(object, interned("default_factory").ptr());
-      const py::object factory = member(object, "default_factory");
+      const py::object factory = factory_of(object);
       if (factory && factory.ptr() != Py_None) call_own(factory.ptr(), {});
     }
   } else if ((PyList_Check(object) || is_deque(object)) && PyLong_Check(key)) {
@@ -545,10 +555,11 @@ void Watcher::load_stored(PyObject* object, PyObject* key, PyObject* value) {
   }
 }
 
-void Watcher::store_item(PyObject* object, PyObject* key) {
+void Watcher::store_item(PyObject* object, PyObject* key, const char* method) {
   load_methods(key);
   if (!is_tensor(object)) look_which(key, object);
   look_up(object, "__setitem__");
+  if (method != nullptr && is_done_by_code(object, method)) return;
   if (!exists(object)) return change_given(object);
   if (PyDict_Check(object)) {
     PyObject* own = own_key(object, key);
@@ -565,6 +576,7 @@ void Watcher::store_item(PyObject* object, PyObject* key) {
     read(Kind::kItem, object, key, path_of_item(object, key));  // it throws
   } else if ((PyList_Check(object) && PyLong_Check(key)) ||
              (is_deque(object) && !is_from_the_end(key) && held_at(object, key))) {
+    look_at_ends(object, key, true);
     write(Kind::kItem, object, key, path_of_item(object, key));
   } else if (is_container(object)) {
     change(object, path_of(object));
@@ -669,7 +681,15 @@ bool Watcher::has_written_entries(PyObject* dict) const {
   return has_some;
 }
 
+void Watcher::look_at_ends(PyObject* sequence, PyObject* key, bool is_written) {
+  const auto found = written_ends_.find(sequence);
+  const bool is_from_end = is_from_the_end(key);
+  if (found != written_ends_.end() && found->second[is_from_end ? 0 : 1]) load_size(sequence);
+  if (is_written) written_ends_[sequence][is_from_end ? 1 : 0] = true;
+}
+
 void Watcher::load_item_at(PyObject* sequence, PyObject* key) {
+  look_at_ends(sequence, key, false);
   const Py_ssize_t at = PyNumber_AsSsize_t(key, nullptr);
   const std::optional<Py_ssize_t> before = position_before(sequence, at);
   // the items of a full queue move up as others are added
@@ -837,6 +857,7 @@ void Watcher::load_whole(PyObject* value) {
 void Watcher::load_deep(PyObject* value) {
   for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
     if (is_tensor(each)) return false;
+    look_at_reference(each);
     if (type_name(each) == "types.SimpleNamespace" || PyExceptionInstance_Check(each)) {
       load_object(each, more);
       return false;

@@ -195,7 +195,12 @@ AttributeReads Watcher::reads_of(PyObject* module) const {
 void Watcher::ask_for_all(PyObject* module, ModuleReads& reads) {
   if (std::exchange(reads.is_whole, true)) return;
   for (const auto& [name, held] : attributes_of(module)) {
-    if (has_put(module, name)) reads.put.push_back(borrowed(name));
+    // torch's code may have asked for it before
+    const auto is_it = [name = name](const py::object& other) {
+      return is_same_key(name, other.ptr());
+    };
+    const bool was_asked = reads.names.contains(name) || std::ranges::any_of(reads.asked, is_it);
+    if (!was_asked && has_put(module, name)) reads.put.push_back(borrowed(name));
   }
 }
 
@@ -374,10 +379,18 @@ void Watcher::find_by(PyObject* key, bool is_inside, int depth) {
   for (PyObject* const each : held) find_by(each, true, depth - 1);
 }
 
+void Watcher::look_at_reference(PyObject* value) {
+  if (!is_dead_reference(value)) return;
+  refuse(
+      "the step compares a weak reference whose object is gone, or asks for its hash or text: what "
+      "it is told by is that it is this one, and each call leaves another");
+}
+
 /// The text that C makes of an object without one of its own shows where it lies, and so does its
 /// hash, in the order of a set.
 void Watcher::look_at_address(PyObject* value, int depth) {
   if (value == nullptr || depth == 0 || is_atom(value) || is_tensor(value)) return;
+  look_at_reference(value);
   const bool is_own = is_plain_object(value);
   if (is_own && Py_TYPE(value)->tp_repr == PyBaseObject_Type.tp_repr) moving_.keep_objects();
   if (!is_own && !PyTuple_Check(value) && !PyList_Check(value) && !PyDict_Check(value) &&
@@ -473,6 +486,7 @@ void Watcher::release() {
 }
 
 void Watcher::look_which(PyObject* object, PyObject* among) {
+  look_at_reference(object);
   if (PyWeakref_CheckRef(object)) object = referent_of(object);  // found by that
   find_by(object);
   if (given_methods_.contains(object)) {
@@ -594,15 +608,18 @@ bool Watcher::look(const Instruction& given) {
       }
       break;
     case Operation::kDeleteItem:
+      load_index(in.first, in.second);
+      look_up(in.first, "__delitem__");
+      if (is_done_by_code(in.first, "__delitem__")) break;
       if (exists(in.first)) take_entry(in.first, in.second, path_of(in.first));
       // those after it move up
-      if (!PyDict_Check(in.first) && exists(in.first)) {
-        change(in.first, path_of(in.first));
-      }
-      [[fallthrough]];
+      if (!PyDict_Check(in.first) && exists(in.first)) change(in.first, path_of(in.first));
+      store_item(in.first, in.second, nullptr);
+      break;
     case Operation::kStoreItem:
       load_index(in.first, in.second);
       store_item(in.first, in.second);
+      if (is_done_by_code(in.first, "__setitem__")) break;
       if (is_tensor(in.first)) {
         load_given(in.second);
         if (in.third != nullptr) load_given(in.third);
@@ -650,6 +667,10 @@ bool Watcher::look(const Instruction& given) {
       for (Py_ssize_t i = 0; i < in.count; i += in.stride) look_at_address(in.arguments[i]);
       break;
     case Operation::kIdentity:
+      if (!is_atom(in.first) && !is_atom(in.second)) {
+        look_at_reference(in.first);
+        look_at_reference(in.second);
+      }
       if (is_tensor(in.first) && is_tensor(in.second)) look_which(in.first, in.second);
       for (const auto& [one, other] : {std::pair(in.first, in.second), {in.second, in.first}}) {
         if (given_methods_.contains(one) && !is_atom(other)) look_which(one, other);

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -347,9 +348,12 @@ class Watcher final : public Listener, private Met {
   void load_of_instance(PyObject* object, PyObject* name);
   /// The dict of the object, borrowed, or null.
   PyObject* load_namespace(PyObject* object);
-  /// `asks` whether its class has a `__setattr__` of its own.
-  void store_attribute(PyObject* object, PyObject* name, bool asks = true);
-  void delete_attribute(PyObject* object, PyObject* name);
+  /// `method` is what the class may have of its own to do it; null: that has been called.
+  void store_attribute(PyObject* object, PyObject* name, const char* method = "__setattr__");
+  void delete_attribute(PyObject* object, PyObject* name, const char* method = "__delattr__");
+  /// Whether code of Python's does it for objects of the class, whose own reads and writes are
+  /// seen: it may look at what is there, put it elsewhere, or not at all.
+  bool is_done_by_code(PyObject* object, const char* method);
   /// The dict of an object that did not exist before, where the step has given it one of the
   /// program's (`self.__dict__ = shared`), borrowed; or null.
   PyObject* dict_from_outside(PyObject* object) const;
@@ -371,7 +375,8 @@ class Watcher final : public Listener, private Met {
   void load_item(PyObject* object, PyObject* key);
   /// What an array is indexed with: a list, a mask, an array of indices.
   void load_index(PyObject* object, PyObject* key);
-  void store_item(PyObject* object, PyObject* key);
+  /// `method` as of store_attribute.
+  void store_item(PyObject* object, PyObject* key, const char* method = "__setitem__");
   /// What goes into an item, or into several, which code of C's takes apart.
   void load_stored(PyObject* object, PyObject* key, PyObject* value);
   void load_content(PyObject* container);
@@ -387,6 +392,9 @@ class Watcher final : public Listener, private Met {
   std::optional<Py_ssize_t> position_before(PyObject* sequence, Py_ssize_t at) const;
   /// Whether the step has assigned an item, or changed it in another way than by appending.
   bool has_written_items(PyObject* container) const;
+  /// An item of a list or deque that the step has assigned, or assigns now, counted from one end,
+  /// is the one at this position, counted from the other, for as long as their number is the same.
+  void look_at_ends(PyObject* sequence, PyObject* key, bool is_written);
   /// The item of a list or deque at this position.
   void load_item_at(PyObject* sequence, PyObject* key);
   /// An item of a list or deque is asked for that is counted from its end, or several of a list:
@@ -578,6 +586,10 @@ class Watcher final : public Listener, private Met {
   bool call_of_generator(PyObject* generator, std::string_view name,
                          std::span<PyObject* const> arguments);
   void refuse_untold(PyObject* function);
+  /// One without its object stands for another such, where nothing asks which one it is.
+  void look_at_reference(PyObject* value);
+  /// Code of the program's calls torch's own `__setattr__` or `__delattr__` of a module.
+  void set_by_torch(const Call& made);
   void note_step(PyObject* optimizer);
   bool call_of_torch(PyObject* callee, std::string_view name, std::span<PyObject* const> arguments);
   /// `function`: FrontendHints::announce.
@@ -598,6 +610,8 @@ class Watcher final : public Listener, private Met {
   const std::uint64_t first_node_ = at::sequence_number::peek();  ///< of autograd's in the step
   PyObject* handled_;  ///< by the caller of the step, an exception or None; borrowed from it
   std::unordered_map<Id, std::size_t, Hash> noted_;
+  /// Lists and deques of which the step has assigned an item counted from the front, from the end.
+  std::unordered_map<PyObject*, std::array<bool, 2>> written_ends_;
   /// By the dict: the slots of its entries that the step has written.
   std::unordered_map<PyObject*, std::vector<std::size_t>> written_entries_;
   bool is_torchs_class(PyTypeObject* type);

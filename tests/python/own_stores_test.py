@@ -1,0 +1,268 @@
+"""Assignments and deletions that code of the program's does: `__setattr__`, `__delattr__`, `__setitem__`, `__delitem__` of its classes, which may look at
+what is there, put it elsewhere, count, refuse, or do nothing."""
+import collections
+import functools
+import operator
+import types
+
+import pytest
+import torch
+import torch.nn as nn
+
+import twins
+
+CALLS = 24
+LATE = 14
+
+
+class World:
+    """What the classes count and look at."""
+    limit = 4.0
+    changes = 0.0
+
+
+class Observed:
+    def __setattr__(self, name, value):
+        before = getattr(self, name, None)
+        object.__setattr__(self, name, value)
+        World.changes += before != value
+
+
+class Limited:
+    __setattr__ = lambda self, name, value: object.__setattr__(self, name, min(value, World.limit))
+
+
+class ByObject:
+    class Put:
+        def __call__(self, name, value):
+            World.changes += value
+
+    __setattr__ = Put()
+
+
+class ByPart:
+    def put(self, more, name, value):
+        self.__dict__[name] = value + more + World.limit
+
+    __setattr__ = functools.partialmethod(put, 1.0)
+
+
+class Growing(types.SimpleNamespace):
+    def __setattr__(self, name, value):
+        if self.__dict__.get(name, 0.0) <= value:
+            self.__dict__[name] = value
+
+
+class Frozen:
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+
+    def __delattr__(self, name):
+        World.changes += 1
+
+
+class Meta(type):
+    def __setattr__(cls, name, value):
+        super().__setattr__(name, min(value, World.limit))
+
+
+class Net(nn.Module):
+    def __setattr__(self, name, value):
+        if name != "x":
+            return super().__setattr__(name, value)
+        World.changes += 1
+        if getattr(self, "x", 0.0) <= value:
+            super().__setattr__(name, value)
+
+
+class Named(types.ModuleType):
+    def __setattr__(self, name, value):
+        super().__setattr__(name, min(value, World.limit))
+
+
+def without(made):
+    made.__dict__["x"] = 2.0
+    return made
+
+
+OBJECTS = {
+    "observed": lambda: without(Observed()), "limited": lambda: without(Limited()), "by an object": lambda: without(ByObject()),
+    "by a part": lambda: without(ByPart()), "growing": lambda: without(Growing()), "frozen": lambda: without(Frozen()),
+    "class": lambda: Meta("Of", (), {"x": 2.0}), "module": lambda: without(Net()), "named": lambda: without(Named("named")),
+}
+
+
+def put_anyway(held):
+    held.x = 3.0
+
+
+def try_to(held):
+    try:
+        held.x = 3.0
+    except AttributeError:
+        World.changes += 1
+
+
+def delete(held):
+    held.x = 3.0
+    try:
+        del held.x
+    except AttributeError:
+        pass
+
+
+ASSIGNMENTS = {
+    "assigned": put_anyway, "by setattr": lambda held: setattr(held, "x", 3.0), "tried": try_to, "a number read": None,
+}
+
+
+def play_with(held, assign, late, scale):
+    def play(wrap):
+        World.limit, World.changes = 4.0, 0.0
+        torch.manual_seed(0)
+        made, net = held(), nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+        def step(x):
+            assign(made, x)
+            loss = net(x).pow(2).mean() * (scale(made) + World.changes)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step, seen = wrap(step), []
+        for i in range(CALLS):
+            if i == LATE:
+                late(made)
+            try:
+                result = step(torch.randn(4, 3)).item()
+            except AttributeError as error:
+                result = str(error)
+            seen.append((result, scale(made), World.changes, World.limit, net.weight.tolist()))
+        return seen, step
+    return play
+
+
+def lower(made):
+    World.limit = 2.5
+
+
+CHANGES = {"limit": lower, "attribute": lambda made: type.__setattr__(made, "x", 9.0) if isinstance(made, type) else made.__dict__.update(x=9.0)}
+
+
+@pytest.mark.parametrize("late", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("assign", ASSIGNMENTS.values(), ids=ASSIGNMENTS)
+@pytest.mark.parametrize("held", OBJECTS.values(), ids=OBJECTS)
+def test_an_attribute(held, assign, late):
+    if held is OBJECTS["frozen"]:
+        assign = try_to
+    doing = (lambda made, x: assign(made)) if assign is not None else lambda made, x: setattr(made, "x", x.sum().item())
+    step = twins.played_alike(play_with(held, doing, late, lambda made: getattr(made, "x", 1.0)))
+    if assign is not None:
+        assert step.stats["replayed"] > CALLS / 4, step.explain()
+
+
+class Best(dict):
+    def __setitem__(self, key, value):
+        if key not in self or value > self[key]:
+            super().__setitem__(key, value)
+            World.changes += 1
+
+    def __delitem__(self, key):
+        if self[key] < World.limit:
+            super().__delitem__(key)
+
+
+class Shifted(dict):
+    def __setitem__(self, key, value):
+        dict.__setitem__(self, key.upper(), value)
+
+
+class Ordered(collections.OrderedDict):
+    __setitem__ = lambda self, key, value: collections.OrderedDict.__setitem__(self, key, min(value, World.limit))
+
+
+class OfUsers(collections.UserDict):
+    def __setitem__(self, key, value):
+        self.data[key] = min(value, World.limit)
+
+
+class Row(list):
+    def __setitem__(self, at, value):
+        if self[at] < value:
+            super().__setitem__(at, value)
+
+
+class Turn(collections.deque):
+    def __setitem__(self, at, value):
+        collections.deque.__setitem__(self, at, min(value, World.limit))
+
+
+CONTAINERS = {"best": (Best, "a"), "shifted": (Shifted, "a"), "ordered": (Ordered, "a"), "users": (OfUsers, "a"), "row": (lambda: Row([1.0, 2.0]), 0),
+              "turn": (lambda: Turn([1.0, 2.0]), 0)}
+
+
+def put_and_delete(made, key, x):
+    made[key] = 3.0
+    if hasattr(made, "keys"):
+        try:
+            del made[key]
+        except KeyError:
+            World.changes += 1
+
+
+def put_item(made, key, x):
+    made[key] = 3.0
+
+
+def put_number(made, key, x):
+    made[key] = x.sum().item()
+
+
+def put_by_method(made, key, x):
+    made.update({key: 3.0}) if hasattr(made, "update") else made.__setitem__(key, 3.0)
+
+
+ENTRIES = {"assigned": put_item, "by operator": lambda made, key, x: operator.setitem(made, key, 3.0), "by a method": put_by_method, "deleted": put_and_delete,
+           "a number read": put_number}
+
+
+@pytest.mark.parametrize("change", ["limit", "entry"])
+@pytest.mark.parametrize("put", ENTRIES.values(), ids=ENTRIES)
+@pytest.mark.parametrize("held", CONTAINERS.values(), ids=CONTAINERS)
+def test_an_entry(held, put, change):
+    make, key = held
+
+    def late(made):
+        if change == "limit":
+            return lower(made)
+        kind = next(each for each in (collections.OrderedDict, dict, list, collections.deque, collections.UserDict) if isinstance(made, each))
+        made.data.update({key: 9.0}) if kind is collections.UserDict else kind.__setitem__(made, key, 9.0)
+
+    def scale(made):
+        if isinstance(made, (list, collections.deque)):
+            return made[key]
+        return made[key] if key in made else 1.0
+
+    twins.played_alike(play_with(make, lambda made, x: put(made, key, x), late, scale))
+
+
+@pytest.mark.parametrize("written, read", [(1, -1), (-1, 1), (0, -2)])
+def test_an_item_counted_from_both_ends(written, read):
+    def play(wrap):
+        held = [2.0, 3.0]
+
+        def step(x):
+            held[written] = x.sum().item()
+            return x * held[read]
+
+        step, seen = wrap(step), []
+        for i in range(CALLS):
+            if i == LATE:
+                held.append(7.0)
+            seen.append((step(torch.full((2,), float(i))).tolist(), list(held)))
+        return seen, step
+
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] > CALLS / 3, step.explain()
