@@ -327,3 +327,32 @@ def test_a_step_throws_where_the_item_that_it_writes_is_gone(place):
         return [seen, wrapped]
     step = twins.played_alike(play)
     assert step.stats["replayed"] >= 20, step.explain()
+
+
+class Circular(list):
+    def __getitem__(self, at):
+        return super().__getitem__(at % len(self))
+
+
+class Reversed(list):
+    def __getitem__(self, at):
+        return list(reversed(self))[at]
+
+
+@pytest.mark.parametrize("kind", [Circular, Reversed])
+def test_a_list_with_items_of_its_own_way(kind):
+    def play(wrap):
+        log = kind()
+
+        def step(x):
+            loss = x.sum()
+            log.append(loss.item())
+            return loss
+
+        step, seen = wrap(step), []
+        for i in range(CALLS):
+            seen.append((step(torch.full((2,), float(i))).item(), list(log)))
+        return seen, step
+
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] >= CALLS / 2, step.explain()

@@ -294,3 +294,46 @@ def test_a_step_that_is_called_within_itself_with_other_texts():
         return [*seen, step]
 
     played_alike(play)
+
+
+class Slotted:
+    __slots__ = ("loss", "other")
+
+
+class ListOf(list):
+    pass
+
+
+class Stopped(Exception):
+    pass
+
+
+WRITES = {
+    "constant": lambda out, x: setattr(out, "loss", True), "number": lambda out, x: setattr(out, "loss", x.sum().item()),
+    "tensor": lambda out, x: setattr(out, "loss", (x * 2).sum()), "argument": lambda out, x: setattr(out, "loss", x), "assigned": None,
+}
+
+
+@pytest.mark.parametrize("held", [lambda out: out, lambda out: [out], lambda out: {"out": out}], ids=["itself", "list", "dict"])
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("kind", [Slotted, ListOf, Stopped])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "kept"])
+def test_what_the_step_sets_on_what_it_is_given(kind, write, held, is_new):
+    def play(wrap):
+        one = kind()
+
+        def step(x, out):
+            out = out["out"] if type(out) is dict else out[0] if type(out) is list else out
+            if write is None:
+                out.loss = x.sum().item()
+            else:
+                write(out, x)
+            return x * 2
+
+        step, seen = wrap(step), []
+        for i in range(24):
+            out = kind() if is_new else one
+            seen.append((bits(step(torch.full((2,), float(i)), held(out))), bits(out.loss)))
+        return seen, step
+
+    played_alike(play)

@@ -17,8 +17,9 @@ namespace {
 
 /// The items of a list or deque from `first` on.
 py::list items_from(const py::object& owner, std::size_t first) {
-  const py::list all(owner);
-  return all[py::slice(static_cast<Py_ssize_t>(first), static_cast<Py_ssize_t>(all.size()), 1)];
+  const py::object all = list_of(owner.ptr());
+  return py::reinterpret_steal<py::list>(
+      PyList_GetSlice(all.ptr(), static_cast<Py_ssize_t>(first), PyList_GET_SIZE(all.ptr())));
 }
 
 /// What the numbers are called that a value is, or that stand in a tuple, last one first; none

@@ -636,16 +636,19 @@ void Watcher::look_at_singles(const Instruction& in) {
     case Operation::kStoreGlobal:
     case Operation::kStoreCell:
     case Operation::kCloseOver:
-    case Operation::kStoreAttribute:
       return;
+    case Operation::kStoreAttribute:
+      return read(in.first);
     case Operation::kStoreItem:
       if (PySlice_Check(in.second)) read(in.third);  // item by item
+      read(in.first);
       return read(in.second);
     case Operation::kHash:
       for (Py_ssize_t i = 0; i < in.count; i += in.stride) read(in.arguments[i]);
       return;
     case Operation::kCall:
       read(in.callee);
+      if (PyCFunction_Check(in.callee)) read(PyCFunction_GET_SELF(in.callee));
       if (in.spread != nullptr) read(in.spread);
       if (goes_over_arguments(in.callee)) {
         const Py_ssize_t named = in.keywords == nullptr ? 0 : PyTuple_GET_SIZE(in.keywords);
