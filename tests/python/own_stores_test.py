@@ -248,6 +248,54 @@ def test_an_entry(held, put, change):
     twins.played_alike(play_with(make, lambda made, x: put(made, key, x), late, scale))
 
 
+class Newest(collections.OrderedDict):
+    def __iter__(self):
+        return collections.OrderedDict.__reversed__(self)
+
+    def keys(self):
+        return list(self)
+
+
+class Some(dict):
+    def keys(self):
+        return ["b"]
+
+    def __iter__(self):
+        return iter(["b"])
+
+    def __getitem__(self, key):
+        return 3.0
+
+
+class Doubled(collections.OrderedDict):
+    def __getitem__(self, key):
+        return 2 * super().__getitem__(key)
+
+
+@pytest.mark.parametrize("into", [dict, collections.OrderedDict])
+@pytest.mark.parametrize("merge", [lambda held, given: held.update(given), lambda held, given: held.__ior__(given)], ids=["update", "ior"])
+@pytest.mark.parametrize("given", [Newest, Some, Doubled, dict, collections.OrderedDict])
+def test_entries_that_another_dict_gives(given, merge, into):
+    def play(wrap):
+        held, more = into(), given(a=1.0, b=2.0, c=3.0)
+
+        def step(x):
+            merge(held, more)
+            return x * held.get("b", 1.0)
+
+        step, seen = wrap(step), []
+        for i in range(CALLS):
+            if i == LATE:
+                held.clear()
+                held["c"] = 5.0
+            seen.append((step(torch.ones(2)).tolist(), list(held.items())))
+        return seen, step
+
+    step = twins.played_alike(play)
+    if given is dict:
+        assert step.stats["replayed"] > CALLS / 3, step.explain()
+
+
 @pytest.mark.parametrize("written, read", [(1, -1), (-1, 1), (0, -2)])
 def test_an_item_counted_from_both_ends(written, read):
     def play(wrap):

@@ -833,7 +833,12 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   const bool is_get = is_get_or_set && PyDict_Contains(self, arguments[0]) == 1;
   if (!is_get && (is_one_of(name, kChanges) || is_one_of(name, kTakes))) change_given(self);
   // a list's or dict's own method keeps what it is given, but for keys and positions
-  const auto is_a_dict = [](PyObject* value) { return PyDict_Check(value) != 0; };
+  // of others, C asks `keys()` and `__getitem__` of their class (dict_merge, Objects/dictobject.c)
+  const auto is_a_dict = [self](PyObject* value) {
+    if (PyDict_CheckExact(value) || PyODict_CheckExact(value)) return true;
+    return PyDict_Check(value) && !PyODict_Check(self) &&
+           Py_TYPE(value)->tp_iter == PyDict_Type.tp_iter;
+  };
   const bool merges =
       is_dict && !sets_by_code && name == "update" && std::ranges::all_of(arguments, is_a_dict);
   const bool keeps =
