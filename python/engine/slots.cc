@@ -78,6 +78,14 @@ bool is_as_found(const Slot& slot, PyObject* value) {
   return slot.is_guarded && !is_atom(value) && !holds_followed(value);
 }
 
+/// The keys of a dict, in its order; null of any other object.
+py::object keys_of(PyObject* dict) {
+  if (!PyDict_Check(dict) || !has_own_order(dict)) return taken(PyDict_Keys(dict));
+  py::list keys;
+  for (const auto& [key, value] : entries_of(dict)) keys.append(borrowed(key));
+  return keys;
+}
+
 }  // namespace
 
 py::object Slot::value() const {
@@ -98,7 +106,7 @@ py::object Slot::value() const {
     case Kind::kHas:
       return has(holder, key.get());
     case Kind::kKeys:
-      return taken(PyDict_Keys(holder));
+      return keys_of(holder);
     case Kind::kContent:
     case Kind::kWhole:
       return borrowed(holder);

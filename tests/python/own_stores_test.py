@@ -296,6 +296,37 @@ def test_entries_that_another_dict_gives(given, merge, into):
         assert step.stats["replayed"] > CALLS / 3, step.explain()
 
 
+WRITES = {"assigned": lambda held: held.__setitem__("a", 1.5), "statement": lambda held: put_item(held, "a", None), "update": lambda held: held.update(a=1.5),
+          "setdefault": lambda held: held.setdefault("a", 1.5)}
+ORDERS = {"list": list, "items": lambda held: [key for key, _ in held.items()], "reversed": lambda held: list(reversed(held)), "first": lambda held: next(iter(held)),
+          "copy": lambda held: list(held.copy()), "equal": lambda held: held == collections.OrderedDict(a=1.5, b=2.0), "spread": lambda held: [*held]}
+
+
+@pytest.mark.parametrize("look", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("kind", [collections.OrderedDict, type("Own", (collections.OrderedDict,), {})])
+def test_the_order_of_entries_of_which_the_step_writes_one(kind, write, look):
+    def play(wrap):
+        held, box = kind(a=1.0, b=2.0), types.SimpleNamespace()
+
+        def step(x):
+            write(held)
+            box.order = look(held)
+            return x * 2
+
+        step, seen = wrap(step), []
+        for i in range(CALLS):
+            if i % 6 == 5:
+                held.move_to_end("a")
+            if i == LATE:
+                held.move_to_end("b", last=False)
+            step(torch.ones(2))
+            seen.append((box.order, list(held.items())))
+        return seen, step
+
+    twins.played_alike(play)
+
+
 @pytest.mark.parametrize("written, read", [(1, -1), (-1, 1), (0, -2)])
 def test_an_item_counted_from_both_ends(written, read):
     def play(wrap):

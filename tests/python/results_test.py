@@ -1,4 +1,5 @@
 """What a step returns comes back from a replay in the same classes, with the same bits."""
+import operator
 import weakref
 from collections import namedtuple
 from dataclasses import dataclass
@@ -659,7 +660,10 @@ def test_a_dead_weak_reference_that_the_step_finds_stands_for_another():
 @pytest.mark.parametrize("asks", [
     lambda held: held.first == held.second, lambda held: held.first is held.second, lambda held: held.first in [held.second],
     lambda held: [held.first] == [held.second], lambda held: held.table.get(held.first, False), lambda held: held.first in held.table,
-], ids=["equal", "is", "in a list", "lists", "get", "in a dict"])
+    lambda held: [held.second].count(held.first) > 0,
+    lambda held: operator.eq(held.first, held.second), lambda held: held.first in {held.second},
+    lambda held: held.first.__eq__(held.second), lambda held: (held.first, 1) == (held.second, 1), lambda held: repr(held.first) == repr(held.second),
+], ids=["equal", "is", "in a list", "lists", "get", "in a dict", "count", "operator", "in a set", "method", "tuples", "repr"])
 def test_which_dead_weak_reference_it_is(asks):
     def gone():
         made = Box(1)

@@ -17,6 +17,11 @@ constexpr std::string_view kTellsAddress = "id hash repr str ascii format";
 /// What these give, or a set that is made so, may show where an object lies.
 constexpr std::string_view kShowsAddress = "str repr ascii format print set frozenset";
 
+/// Functions and methods that tell an object from others, by itself or as an item.
+constexpr std::string_view kTellsWhich =
+    "id hash repr str ascii format is_ is_not eq ne contains indexOf countOf index count remove "
+    "discard __eq__ __ne__ __contains__ __hash__ __repr__ __str__";
+
 /// Methods of containers that change what they hold, and say nothing of what it was.
 constexpr std::string_view kChanges =
     "append appendleft extend extendleft insert add update clear discard sort reverse rotate "
@@ -465,6 +470,8 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     return call_of_torch(made, name);
   }
   if (is_from_outside(made, name, self)) return false;
+  if (is_one_of(name, kTellsWhich))
+    made.for_each([this](PyObject* value) { look_at_references(value); });
   if (is_one_of(name, kShows)) refuse_output(name);
   if (is_one_of(name, kShowsAddress))
     made.for_each([this](PyObject* value) { look_at_address(value); });
@@ -758,6 +765,10 @@ void Watcher::load_callable(PyObject* value) {
 
 bool Watcher::call_method(const Call& made, const std::string& name, PyObject* self) {
   const auto& arguments = made.arguments;
+  if (is_one_of(name, kTellsWhich)) {
+    look_at_references(self);
+    made.for_each([this](PyObject* value) { look_at_references(value); });
+  }
   if (is_followed(self) && name == "round") {  // of NumPy's numbers
     static PyObject* const function = imported("numpy", "round");
     Call of_numpy = made;

@@ -857,13 +857,19 @@ void Watcher::load_whole(PyObject* value) {
 void Watcher::load_deep(PyObject* value) {
   for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
     if (is_tensor(each)) return false;
-    look_at_reference(each);
     if (type_name(each) == "types.SimpleNamespace" || PyExceptionInstance_Check(each)) {
       load_object(each, more);
       return false;
     }
     load_content(each);
     return true;
+  });
+}
+
+void Watcher::look_at_references(PyObject* value) {
+  for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& /*more*/) {
+    look_at_reference(each);
+    return !is_tensor(each);
   });
 }
 

@@ -630,6 +630,10 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kBinary:
     case Operation::kCompare:
       if (PyUnicode_Check(in.first)) look_at_address(in.second);
+      if (in.operation == Operation::kCompare) {
+        look_at_references(in.first);
+        look_at_references(in.second);
+      }
       if (in.is_in_place) change_given(in.first);
       if (in.is_in_place && in.made == Operator::kAdd && PyList_CheckExact(in.first) &&
           exists(in.first)) {
@@ -651,6 +655,7 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kContains:
       look_up(in.first, "__contains__");
       look_which(in.second, in.first);
+      if (!is_atom(in.second)) look_at_references(in.first);
       if ((PyDict_Check(in.first) || PyAnySet_Check(in.first)) && exists(in.first) &&
           is_plain_key(in.second) && !is_followed(in.second)) {
         read(Kind::kHas, in.first, in.second, path_of_item(in.first, in.second));

@@ -588,6 +588,7 @@ class Watcher final : public Listener, private Met {
   void refuse_untold(PyObject* function);
   /// One without its object stands for another such, where nothing asks which one it is.
   void look_at_reference(PyObject* value);
+  void look_at_references(PyObject* value);
   /// Code of the program's calls torch's own `__setattr__` or `__delattr__` of a module.
   void set_by_torch(const Call& made);
   void note_step(PyObject* optimizer);
