@@ -475,12 +475,14 @@ void SlotWatch::add_content_changes(std::size_t position, const py::object& now,
   const auto from = slot.is_guarded ? std::nullopt : appended(position, now);
   const auto keys = values_[position].changed_items(now.ptr());
   if (is_same && !from && !keys) return;
-  const Change whole =
+  Change whole =
       is_same ? Change{"", shown(now.ptr()), now, py::list()} : values_[position].change(now.ptr());
   // in a full deque all items are others after that
   if (from || !keys || (keys->empty() && !is_same)) {
     const bool is_read = slot.is_guarded || (from && is_seen_growing(slot.owner.get()));
-    changes.push_back({&slot, whole, false, from, before_of(is_read, is_same)});
+    // more than this one item, which the step may have assigned, too
+    if (slot.is_changed && !whole.is_whole) whole.keys = py::list();
+    changes.push_back({&slot, std::move(whole), false, from, before_of(is_read, is_same)});
     return;
   }
   const std::vector<py::object> moving = moving_items(position);

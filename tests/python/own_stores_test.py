@@ -327,6 +327,61 @@ def test_the_order_of_entries_of_which_the_step_writes_one(kind, write, look):
     twins.played_alike(play)
 
 
+TURNS = {"reversed": lambda held, i: held.reverse(), "turned": lambda held, i: held.append(held.pop(0)), "first": lambda held, i: held.__setitem__(0, float(i)),
+         "last": lambda held, i: held.__setitem__(-1, float(i))}
+
+
+@pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
+@pytest.mark.parametrize("text", [
+    "held.append(1.0); held[-1] = 5.0; held.pop()", "held.append(1.0); held[-1] += 1.0; held.pop()", "held.append(1.0); held[-2] = 5.0; held.pop()",
+    "held.append(1.0); held[-1] = 5.0; del held[-1]", "held.append(1.0); held[len(held) - 1] = x.item(); held.pop()", "held.insert(0, 1.0); held[0] = 5.0; del held[0]",
+    "held[-1] = 5.0; held.insert(0, 1.0); held.pop(0)", "held[0] = x.item(); held.reverse()", "held.append(1.0); held[-1] = 5.0; held[:] = held[:-1]",
+    "held.pop(); held.append(4.0); held[-1] += 1.0"])
+def test_items_of_a_list_that_the_step_makes_longer_and_shorter(text, turn):
+    def play(wrap):
+        held = [2.0, 3.0, 4.0]
+        names = {"held": held}
+        exec(f"def step(x):\n    {text}\n    return x * 2", names)
+        step, seen = wrap(names["step"]), []
+        for i in range(CALLS):
+            if i >= 8:
+                turn(held, i)
+            seen.append((step(torch.tensor(float(i))).item(), list(held)))
+        return seen, step
+
+    twins.played_alike(play)
+
+
+def others(held, i):
+    held.pop("z", None)
+    held[f"y{i % 3}"] = 1.0
+
+
+ENTRIES_BETWEEN = {"taken out": lambda held, i: held.__setitem__("a", held.pop("a")), "others": others, "more": lambda held, i: held.__setitem__("y", 1.0),
+                   "in another order": lambda held, i: (held.clear(), held.update(b=3.0, a=2.0, l=[1.0]))}
+
+
+@pytest.mark.parametrize("between", ENTRIES_BETWEEN.values(), ids=ENTRIES_BETWEEN)
+@pytest.mark.parametrize("text", [
+    "held['l'].append(1.0); held.clear(); held.update(a=1.0, b=x.item(), l=[1.0])", "held['l'].append(1.0); held['a'] = 7.0; held.clear(); held.update(a=1.0, b=5.0, l=[1.0])",
+    "held['z'] = 5.0; made *= len(held)", "held['z'] = 5.0; held.setdefault('z', 2.0); made *= len(held)",
+    "held['l'] = [x.item(), 2.0]; [held.__setitem__(key, held[key]) for key in list(held)]",
+    "held['l'] = [x.item(), 2.0]\n    for key in list(held): held[key] = 3.0 if key == 'a' else held[key]"])
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict])
+def test_entries_of_a_dict_that_the_step_writes_in_several_ways(kind, text, between):
+    def play(wrap):
+        names = {"held": kind(a=2.0, b=3.0, l=[1.0])}
+        exec(f"def step(x):\n    made = x * 1\n    {text}\n    return made", names)
+        step, seen = wrap(names["step"]), []
+        for i in range(CALLS):
+            if i % 4 == 3:
+                between(names["held"], i)
+            seen.append((step(torch.tensor(float(i))).item(), repr(list(names["held"].items()))))
+        return seen, step
+
+    twins.played_alike(play)
+
+
 @pytest.mark.parametrize("written, read", [(1, -1), (-1, 1), (0, -2)])
 def test_an_item_counted_from_both_ends(written, read):
     def play(wrap):

@@ -576,7 +576,8 @@ void Watcher::store_item(PyObject* object, PyObject* key, const char* method) {
     read(Kind::kItem, object, key, path_of_item(object, key));  // it throws
   } else if ((PyList_Check(object) && PyLong_Check(key)) ||
              (is_deque(object) && !is_from_the_end(key) && held_at(object, key))) {
-    look_at_ends(object, key, true);
+    if (store_in_changed(object, key)) return;
+    look_at_ends(object, key);
     write(Kind::kItem, object, key, path_of_item(object, key));
   } else if (is_container(object)) {
     change(object, path_of(object));
@@ -585,12 +586,28 @@ void Watcher::store_item(PyObject* object, PyObject* key, const char* method) {
   }
 }
 
+std::unordered_set<PyObject*> Watcher::put_into(PyObject* container) const {
+  std::unordered_set<PyObject*> own;
+  for (const auto* written : {&written_entries_, &written_items_}) {
+    const auto found = written->find(container);
+    if (found == written->end()) continue;
+    for (const std::size_t at : found->second) own.insert(slots_->slot(at).value().ptr());
+  }
+  const auto content = changed_content(container);
+  const Py_ssize_t size = content && slots_->slot(*content).is_appended_to ? size_of(container) : 0;
+  const Py_ssize_t added = content ? std::min(size, slots_->slot(*content).appended) : 0;
+  for (Py_ssize_t at = size - added; at < size; ++at)
+    own.insert(held_at(container, py::int_(at).ptr()).ptr());
+  return own;
+}
+
 void Watcher::mark_items(PyObject* container) {
   const std::string path = path_of(container);
+  const std::unordered_set<PyObject*> own = put_into(container);
   if (PyDict_Check(container)) {
     for (const auto& [key, item] : entries_of(container)) {
       mark(key, path);
-      mark(item, path_of_item(container, key));
+      if (!own.contains(item)) mark(item, path_of_item(container, key));
     }
     return;
   }
@@ -603,8 +620,9 @@ void Watcher::mark_items(PyObject* container) {
   const py::object items = list_of(container);
   constexpr std::size_t kLongestPath = 400;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
-    mark(PySequence_Fast_GET_ITEM(items.ptr(), i),
-         path.size() < kLongestPath ? path + "[" + std::to_string(i) + "]" : path);
+    PyObject* const item = PySequence_Fast_GET_ITEM(items.ptr(), i);
+    if (own.contains(item)) continue;
+    mark(item, path.size() < kLongestPath ? path + "[" + std::to_string(i) + "]" : path);
   }
 }
 
@@ -681,15 +699,28 @@ bool Watcher::has_written_entries(PyObject* dict) const {
   return has_some;
 }
 
-void Watcher::look_at_ends(PyObject* sequence, PyObject* key, bool is_written) {
-  const auto found = written_ends_.find(sequence);
-  const bool is_from_end = is_from_the_end(key);
-  if (found != written_ends_.end() && found->second[is_from_end ? 0 : 1]) load_size(sequence);
-  if (is_written) written_ends_[sequence][is_from_end ? 1 : 0] = true;
+bool Watcher::store_in_changed(PyObject* sequence, PyObject* key) {
+  const std::optional<std::size_t> content = changed_content(sequence);
+  if (!content) return false;
+  const Py_ssize_t at = PyNumber_AsSsize_t(key, nullptr);
+  const bool is_appended_to = slots_->slot(*content).is_appended_to;
+  if (is_appended_to && !position_before(sequence, at)) return true;
+  if (is_appended_to && at >= 0 && !is_bounded(sequence)) return false;
+  change(sequence, path_of(sequence));
+  return true;
+}
+
+void Watcher::look_at_ends(PyObject* sequence, PyObject* key) {
+  const auto found = written_items_.find(sequence);
+  if (found == written_items_.end()) return;
+  const auto is_other = [&](std::size_t at) {
+    return is_from_the_end(slots_->slot(at).key.get()) != is_from_the_end(key);
+  };
+  if (std::ranges::any_of(found->second, is_other)) load_size(sequence);
 }
 
 void Watcher::load_item_at(PyObject* sequence, PyObject* key) {
-  look_at_ends(sequence, key, false);
+  look_at_ends(sequence, key);
   const Py_ssize_t at = PyNumber_AsSsize_t(key, nullptr);
   const std::optional<Py_ssize_t> before = position_before(sequence, at);
   // the items of a full queue move up as others are added
@@ -709,6 +740,9 @@ void Watcher::load_size(PyObject* container) {
   if (!exists(container)) return;
   if (is_array(container)) return load_content(container);
   if (!is_container(container)) return refuse_opaque(container);
+  // whether an entry that the step has assigned is one more
+  if (written_entries_.contains(container))
+    return read(Kind::kKeys, container, nullptr, path_of(container));
   read(Kind::kSize, container, nullptr, path_of(container) + ".size");
 }
 
@@ -792,9 +826,10 @@ void Watcher::for_each_in(PyObject* value, Visit&& visit) {
     if (!is_known && visit(next, open) && !leads_nowhere(next)) {
       std::vector<PyObject*> held;
       add_held(next, held);
+      const auto own = exists(next) ? put_into(next) : std::unordered_set<PyObject*>();
       for (PyObject* each : held) {
         if (each == nullptr || is_atom(each)) continue;
-        if (exists(next)) mark(each, path_of(next));
+        if (exists(next) && !own.contains(each)) mark(each, path_of(next));
         open.push_back(each);
       }
     }

@@ -323,7 +323,7 @@ void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string&
     // what stands there now is of the middle of the step: what the container held before counts
     slots_->slot(*changed).is_guarded = true;
     const py::object now = held_at(owner, key);
-    if (now) mark(now.ptr(), path);
+    if (now && !has_written(owner, key)) mark(now.ptr(), path);
     return;
   }
   const std::size_t noted = noted_.size();
@@ -350,6 +350,7 @@ void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string
   if (!locks_.empty()) written_under_lock_.emplace_back(position, locks_.back().lock);
   if (!slot.is_written) slot.place = locate();
   if (!slot.is_written && kind == Kind::kEntry) written_entries_[owner].push_back(position);
+  if (!slot.is_written && kind == Kind::kItem) written_items_[owner].push_back(position);
   slot.is_written = true;
   if (kind != Kind::kCell && !globals_.contains(owner)) slots_->hold_containers();
   const std::string name = key == nullptr         ? path
@@ -447,6 +448,13 @@ void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_
   slot.place = locate();
   slot.is_changed = true;
   slot.is_appended_to &= appended.has_value();
+  // an item that was assigned before may stand elsewhere now, and is seen with all others
+  for (const std::size_t at : written_items_[owner]) {
+    Slot& item = slots_->slot(at);
+    if (appended && !is_from_the_end(item.key.get()) && !is_bounded(owner)) continue;
+    item.is_looked_after = true;
+    slots_->slot(position).is_appended_to = false;
+  }
   slot.appended += appended.value_or(0);
   slots_->hold_containers();
   const std::size_t dot = path.rfind('.');

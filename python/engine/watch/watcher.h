@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -297,6 +296,9 @@ class Watcher final : public Listener, private Met {
   /// `appended`: how many items a method has added at the end, if that is what it does.
   void change(PyObject* owner, const std::string& path,
               std::optional<Py_ssize_t> appended = std::nullopt);
+  /// What the step has put into a container, and which did not stand there before; borrowed from
+  /// it.
+  std::unordered_set<PyObject*> put_into(PyObject* container) const;
   /// Something is written to an object that did not exist before, but may be given.
   void change_given(PyObject* object) {
     if (!given_containers_.contains(object)) return;
@@ -392,9 +394,13 @@ class Watcher final : public Listener, private Met {
   std::optional<Py_ssize_t> position_before(PyObject* sequence, Py_ssize_t at) const;
   /// Whether the step has assigned an item, or changed it in another way than by appending.
   bool has_written_items(PyObject* container) const;
-  /// An item of a list or deque that the step has assigned, or assigns now, counted from one end,
-  /// is the one at this position, counted from the other, for as long as their number is the same.
-  void look_at_ends(PyObject* sequence, PyObject* key, bool is_written);
+  /// An item is assigned of a list or deque that the step has changed otherwise: one that it has
+  /// added is added as it is in the end, and others may not stand where they stood. False: this one
+  /// does.
+  bool store_in_changed(PyObject* sequence, PyObject* key);
+  /// An item of a list or deque that the step has assigned, counted from one end, may be the one at
+  /// this position, counted from the other, for as long as their number is the same.
+  void look_at_ends(PyObject* sequence, PyObject* key);
   /// The item of a list or deque at this position.
   void load_item_at(PyObject* sequence, PyObject* key);
   /// An item of a list or deque is asked for that is counted from its end, or several of a list:
@@ -611,10 +617,10 @@ class Watcher final : public Listener, private Met {
   const std::uint64_t first_node_ = at::sequence_number::peek();  ///< of autograd's in the step
   PyObject* handled_;  ///< by the caller of the step, an exception or None; borrowed from it
   std::unordered_map<Id, std::size_t, Hash> noted_;
-  /// Lists and deques of which the step has assigned an item counted from the front, from the end.
-  std::unordered_map<PyObject*, std::array<bool, 2>> written_ends_;
   /// By the dict: the slots of its entries that the step has written.
   std::unordered_map<PyObject*, std::vector<std::size_t>> written_entries_;
+  /// By the list or deque: the slots of its items that the step has assigned.
+  std::unordered_map<PyObject*, std::vector<std::size_t>> written_items_;
   bool is_torchs_class(PyTypeObject* type);
   /// Whether torch's code works on what its instances hold, though the class may be the program's.
   bool is_made_of_torchs_class(PyTypeObject* type);
