@@ -222,6 +222,22 @@ void Structure::add(Roots& roots, const Part& part, pack::Results& flat,
   parts_.push_back(std::move(taken));
 }
 
+bool Structure::holds_nothing_mutable(const Node& node) {
+  switch (node.kind) {
+    case Kind::kTensor:
+    case Kind::kNumber:
+    case Kind::kGiven:
+      return true;
+    case Kind::kConstant:
+      return is_atom(node.object.get());
+    case Kind::kTuple:
+    case Kind::kNamedTuple:
+      return std::ranges::all_of(node.items, holds_nothing_mutable);
+    default:
+      return false;
+  }
+}
+
 Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t references,
                                 int depth) {
   Roots& roots = into.roots;
@@ -313,7 +329,8 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     take_items(into, value, node, depth);
     // one that was there before stays that object, and a replay would make another
     node.is_shared = flat.tensors.size() != before;
-    if (node.is_shared) containers_.emplace(value, container);
+    if (node.is_shared)
+      containers_.emplace(value, container).first->second.is_fixed = holds_nothing_mutable(node);
     // as Python writes it
     part.text += PyTuple_GET_SIZE(value) == 1 ? ",)" : ")";
   } else if (depth > 0 && PyList_CheckExact(value)) {
@@ -368,7 +385,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
 
 void Structure::settle(const std::function<bool(PyObject*)>& is_held_here) {
   for (const auto& [object, container] : containers_) {
-    if (container.held_elsewhere <= (is_held_here(object) ? 1 : 0)) continue;
+    if (container.is_fixed || container.held_elsewhere <= (is_held_here(object) ? 1 : 0)) continue;
     parts_[container.part].opaque = container.type + " that is held elsewhere too";
   }
   containers_.clear();

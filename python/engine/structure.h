@@ -152,6 +152,7 @@ class Structure {
     std::size_t part;
     std::string type;
     Py_ssize_t held_elsewhere;  ///< how often, beside the first place where it was met
+    bool is_fixed = false;      ///< a tuple in which nothing can change: another one does as well
   };
 
   struct Taken {
@@ -166,6 +167,8 @@ class Structure {
     pack::Results& flat;
     const OnNumber& on_number;
   };
+  /// Whether nothing in it can change.
+  static bool holds_nothing_mutable(const Node& node);
   Node take(const Taking& into, PyObject* value, Py_ssize_t references, int depth);
   void take_items(const Taking& into, PyObject* sequence, Node& node, int depth);
   void take_dict(const Taking& into, PyObject* dict, Node& node, int depth);

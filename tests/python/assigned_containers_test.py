@@ -272,3 +272,56 @@ def test_a_player_does_not_take_a_step_that_moves_what_it_finds(tmp_path):
     step.save(tmp_path / "a.tape")
     with pytest.raises(steptape.Error, match="held.prev .*which players do not"):
         steptape.load(tmp_path / "a.tape")["step"]
+
+
+BATCHES = {
+    "pair": lambda i: (torch.full((2,), float(i)), torch.ones(2)), "nested": lambda i: (torch.full((2,), float(i)), (torch.ones(2), 3)),
+    "with a list": lambda i: (torch.full((2,), float(i)), [torch.ones(2)]), "with a dict": lambda i: (torch.full((2,), float(i)), {"y": torch.ones(2)}),
+}
+
+
+@pytest.mark.parametrize("keeps", [lambda held, batch: setattr(held, "batch", batch), lambda held, batch: held.all.__setitem__("batch", batch),
+                                   lambda held, batch: setattr(held, "batch", (batch, 1))], ids=["attribute", "entry", "in a tuple"])
+@pytest.mark.parametrize("make", BATCHES.values(), ids=BATCHES)
+def test_a_tuple_that_the_step_is_given_and_keeps(make, keeps):
+    """As the engine of Ignite does: `engine.state.batch = batch`."""
+    def play(wrap):
+        held = types.SimpleNamespace(batch=None, all={})
+
+        def step(batch):
+            keeps(held, batch)
+            return batch[0] * 2
+
+        step, seen = wrap(step), []
+        for i in range(24):
+            batch = make(i)
+            made = step(batch)
+            kept = held.all.get("batch", held.batch)
+            kept = kept[0] if type(kept[0]) is tuple else kept
+            batch[0].add_(1.0)
+            if not isinstance(batch[1], (torch.Tensor, tuple)):
+                batch[1].clear()
+            seen.append((bits(made), kept[0] is batch[0], bits([kept])))
+        return seen, step
+
+    step = played_alike(play)
+    if make in (BATCHES["pair"], BATCHES["nested"]):
+        assert step.stats["replayed"] > 12, step.explain()
+
+
+def test_a_tuple_of_the_programs_with_a_list_in_it_stays_that_tuple():
+    def play(wrap):
+        held = types.SimpleNamespace(kept=None, own=(torch.ones(2), [1.0]))
+
+        def step(x):
+            held.kept = held.own
+            return x * 2
+
+        step, seen = wrap(step), []
+        for i in range(24):
+            step(torch.ones(2))
+            held.own[1].append(float(i))
+            seen.append(bits([held.kept]))
+        return seen, step
+
+    played_alike(play)

@@ -1017,7 +1017,7 @@ ASSIGNED_AND_APPENDED = {
     "newest_in_place": (lambda: [0.0], "s[-1] += v; s.append(0.0)", "host_effect"),
     "newest_twice": (lambda: [0.0], "s[-1] = v; s.append(0.0); s[-1] = v + 1", "host_effect"),
     "newest_but_one": (lambda: [0.0], "s.append(0.0); s[-2] = v", "host_effect"),
-    "what_was_appended": (lambda: [0.0], "s.append(0.0); s[-1] = v", "host_effect"),
+    "what_was_appended": (lambda: [0.0], "s.append(0.0); s[-1] = v", None),
     "goes_on_from_the_newest": (lambda: [0.0], "s.append(s[-1] * 0.5 + v)", None),
     "no_such_item": (lambda: [0.0], "try:\n    s[10**30] = v\nexcept IndexError:\n    s.append(1.0)", None),
     "no_such_item_from_the_end": (lambda: [0.0], "try:\n    s[-10**30] = v\nexcept IndexError:\n    s.append(1.0)", None),
