@@ -757,20 +757,14 @@ std::optional<std::vector<py::object>> Plain::changed_items(PyObject* now) const
     }
     return keys;
   }
-  if (kind_ != Kind::kDict || !is_exactly(now, value_.get()) || !has_keys_of(now))
-    return std::nullopt;
+  if (kind_ != Kind::kDict || !is_exactly(now, value_.get())) return std::nullopt;
   const auto entries = entries_of(now);
+  if (static_cast<Py_ssize_t>(entries.size()) != length_) return std::nullopt;
   for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!same_key(keys_[i].get(), entries[i].first)) return std::nullopt;
     if (may_differ(items_[i], entries[i].second)) keys.push_back(borrowed(entries[i].first));
   }
   return keys;
-}
-
-bool Plain::has_keys_of(PyObject* dict) const {
-  const auto same = [](const Root& key, const auto& entry) {
-    return same_key(key.get(), entry.first);
-  };
-  return std::ranges::equal(keys_, entries_of(dict), same);
 }
 
 bool Plain::is_number_at(const py::object& key) const {
@@ -799,8 +793,7 @@ Change Plain::change(PyObject* now) const {
                              : "[" + shown(key.ptr()) + "]") +
                   change.path;
     if (!is_object) change.keys.insert(0, key);
-    // an entry by itself, unless others come before it or after it that did not
-    change.is_whole &= !is_object && differing(now) == 1 && (!in_dict || has_keys_of(now));
+    change.is_whole &= !is_object && differing(now) == 1;
     return change;
   }
   if (kind_ == Kind::kList || kind_ == Kind::kLength) {

@@ -105,8 +105,6 @@ class Plain {
   /// Of a list, dict or deque the keys of the items that differ in `now`, are numbers which are
   /// followed, or stand where anything may; none where it has not as many in the same order.
   std::optional<std::vector<py::object>> changed_items(PyObject* now) const;
-  /// Whether a dict has its keys, in its order.
-  bool has_keys_of(PyObject* dict) const;
   /// Whether the item that was there under a key, of those, was a number.
   bool is_number_at(const py::object& key) const;
 

@@ -92,18 +92,18 @@ OBJECTS = {
 }
 
 
-def put_anyway(held):
+def put_anyway(held, x):
     held.x = 3.0
 
 
-def try_to(held):
+def try_to(held, x):
     try:
         held.x = 3.0
     except AttributeError:
         World.changes += 1
 
 
-def delete(held):
+def delete(held, x):
     held.x = 3.0
     try:
         del held.x
@@ -111,8 +111,12 @@ def delete(held):
         pass
 
 
+def put_number_read(held, x):
+    held.x = x.sum().item()
+
+
 ASSIGNMENTS = {
-    "assigned": put_anyway, "by setattr": lambda held: setattr(held, "x", 3.0), "tried": try_to, "a number read": None,
+    "assigned": put_anyway, "by setattr": lambda held, x: setattr(held, "x", 3.0), "tried": try_to, "deleted": delete, "a number read": put_number_read,
 }
 
 
@@ -157,9 +161,8 @@ CHANGES = {"limit": lower, "attribute": lambda made: type.__setattr__(made, "x",
 def test_an_attribute(held, assign, late):
     if held is OBJECTS["frozen"]:
         assign = try_to
-    doing = (lambda made, x: assign(made)) if assign is not None else lambda made, x: setattr(made, "x", x.sum().item())
-    step = twins.played_alike(play_with(held, doing, late, lambda made: getattr(made, "x", 1.0)))
-    if assign is not None:
+    step = twins.played_alike(play_with(held, assign, late, lambda made: getattr(made, "x", 1.0)))
+    if assign not in (delete, put_number_read):
         assert step.stats["replayed"] > CALLS / 4, step.explain()
 
 

@@ -889,9 +889,10 @@ void Watcher::load_whole(PyObject* value) {
   load_given(value);
 }
 
-void Watcher::load_deep(PyObject* value) {
-  for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
+void Watcher::load_deep(PyObject* value, bool compares) {
+  for_each_in(value, [this, compares](PyObject* each, std::vector<PyObject*>& more) {
     if (is_tensor(each)) return false;
+    if (compares) look_at_reference(each);
     if (type_name(each) == "types.SimpleNamespace" || PyExceptionInstance_Check(each)) {
       load_object(each, more);
       return false;

@@ -383,8 +383,8 @@ void Watcher::find_by(PyObject* key, bool is_inside, int depth) {
 void Watcher::look_at_reference(PyObject* value) {
   if (!is_dead_reference(value)) return;
   refuse(
-      "the step compares a weak reference whose object is gone, or asks for its hash or text: what "
-      "it is told by is that it is this one, and each call leaves another");
+      "the step compares a weak reference whose object is gone, or asks for its hash or text: only "
+      "its identity tells it from others, and each call leaves another one");
 }
 
 /// The text that C makes of an object without one of its own shows where it lies, and so does its
@@ -638,10 +638,6 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kBinary:
     case Operation::kCompare:
       if (PyUnicode_Check(in.first)) look_at_address(in.second);
-      if (in.operation == Operation::kCompare) {
-        look_at_references(in.first);
-        look_at_references(in.second);
-      }
       if (in.is_in_place) change_given(in.first);
       if (in.is_in_place && in.made == Operator::kAdd && PyList_CheckExact(in.first) &&
           exists(in.first)) {
@@ -657,19 +653,18 @@ bool Watcher::look(const Instruction& given) {
       }
       look_up(in.first, nullptr);
       look_up(in.second, nullptr);
-      load_deep(in.first);
-      load_deep(in.second);
+      load_deep(in.first, in.operation == Operation::kCompare);
+      load_deep(in.second, in.operation == Operation::kCompare);
       break;
     case Operation::kContains:
       look_up(in.first, "__contains__");
       look_which(in.second, in.first);
-      if (!is_atom(in.second)) look_at_references(in.first);
       if ((PyDict_Check(in.first) || PyAnySet_Check(in.first)) && exists(in.first) &&
           is_plain_key(in.second) && !is_followed(in.second)) {
         read(Kind::kHas, in.first, in.second, path_of_item(in.first, in.second));
       } else {
-        load_deep(in.first);
-        load_deep(in.second);
+        load_deep(in.first, true);
+        load_deep(in.second, true);
       }
       break;
     case Operation::kGiveOut:

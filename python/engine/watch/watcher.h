@@ -449,8 +449,8 @@ class Watcher final : public Listener, private Met {
   /// How many containers that were there before, for which equal ones do, are in a value.
   std::size_t count_containers(PyObject* value);
   /// What code of C's may look at that compares or shows `value`: all that is in it, and in
-  /// namespaces.
-  void load_deep(PyObject* value);
+  /// namespaces. `compares`: which weak reference one is may count.
+  void load_deep(PyObject* value, bool compares = false);
   /// The same of what torch is given, which follows numbers.
   void load_given(PyObject* value);
   void load_iterator(PyObject* iterator);
