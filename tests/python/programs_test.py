@@ -8,7 +8,6 @@ from programs.pool import Pool
 CORPUS = sorted(pathlib.Path(__file__).parent.glob("programs/corpus/*.py"))
 REFUSED = {  # by their codes; all others replay
     "long_list_given_to_reduce": ["host_effect"],
-    "length_after_append": ["host_effect"],
 }
 
 
