@@ -1,49 +1,107 @@
 #include "replayer/runtime/cpu/kernels/planes.h"
 
+#include <immintrin.h>
+
 namespace steptape::replayer::cpu::channels {
 namespace {
 
-/// Of `kCount` channels at once, so that their additions do not wait for each other.
-template <int kCount>
-inline __attribute__((always_inline)) void collect_some(const Images& in, std::int64_t channel,
-                                                        float* mean, float* squares) {
-  const auto count = static_cast<double>(in.batch * in.size);
-  const std::int64_t image = in.channels * in.size;
-  const float* const first = in.data + channel * in.size;
-  double sum[kCount] = {};
-  for (std::int64_t n = 0; n < in.batch; ++n) {
-    const float* const at = first + n * image;
-    for (std::int64_t i = 0; i < in.size; ++i) {
-      for (int k = 0; k < kCount; ++k) sum[k] += static_cast<double>(at[k * in.size + i]);
+using Floats = __m256;
+using Doubles = __m256d;
+
+/// Channels that are added up side by side, and elements of each that are taken at a time.
+constexpr int kBlock = 8;
+
+/// rows[i][k] and rows[k][i] change places.
+inline __attribute__((always_inline)) void transpose(Floats (&rows)[kBlock]) {
+  Floats pairs[kBlock], fours[kBlock];
+  for (int i = 0; i < kBlock; i += 2) {
+    pairs[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+  }
+  for (int i = 0; i < kBlock; i += 4) {
+    for (int k = 0; k < 2; ++k) {
+      fours[i + 2 * k] = _mm256_shuffle_ps(pairs[i + k], pairs[i + k + 2], 0x44);
+      fours[i + 2 * k + 1] = _mm256_shuffle_ps(pairs[i + k], pairs[i + k + 2], 0xEE);
     }
   }
-  float middle[kCount];
-  for (int k = 0; k < kCount; ++k) middle[k] = static_cast<float>(sum[k] / count);
-  double square[kCount] = {};
-  for (std::int64_t n = 0; n < in.batch; ++n) {
-    const float* const at = first + n * image;
-    for (std::int64_t i = 0; i < in.size; ++i) {
-      for (int k = 0; k < kCount; ++k) {
-        const float difference = at[k * in.size + i] - middle[k];
-        square[k] += static_cast<double>(difference * difference);
+  for (int i = 0; i < kBlock / 2; ++i) {
+    rows[i] = _mm256_permute2f128_ps(fours[i], fours[i + kBlock / 2], 0x20);
+    rows[i + kBlock / 2] = _mm256_permute2f128_ps(fours[i], fours[i + kBlock / 2], 0x31);
+  }
+}
+
+/// Sums of term(x) over `kBlock` channels, each by one addition after the other.
+struct Sums {
+  Doubles of[2] = {};
+
+  template <typename Term>
+  inline __attribute__((always_inline)) void add_all(const Images& in, std::int64_t channel,
+                                                     const Term& term) {
+    for (std::int64_t n = 0; n < in.batch; ++n) {
+      const float* const x = in.data + (n * in.channels + channel) * in.size;
+      std::int64_t i = 0;
+      for (; i + kBlock <= in.size; i += kBlock) {
+        Floats rows[kBlock];
+        for (int k = 0; k < kBlock; ++k) rows[k] = _mm256_loadu_ps(x + k * in.size + i);
+        transpose(rows);
+        for (const Floats& row : rows) add(term(row));
+      }
+      for (; i < in.size; ++i) {
+        Floats row;
+        for (int k = 0; k < kBlock; ++k) row[k] = x[k * in.size + i];
+        add(term(row));
       }
     }
   }
-  for (int k = 0; k < kCount; ++k) {
-    mean[channel + k] = middle[k];
-    squares[channel + k] = static_cast<float>(square[k]);
+
+  double at(int k) const { return of[k / 4][k % 4]; }
+
+ private:
+  inline __attribute__((always_inline)) void add(const Floats& row) {
+    of[0] += _mm256_cvtps_pd(_mm256_castps256_ps128(row));
+    of[1] += _mm256_cvtps_pd(_mm256_extractf128_ps(row, 1));
   }
+};
+
+/// Of `kBlock` channels.
+void collect_block(const Images& in, std::int64_t channel, float* mean, float* squares) {
+  const auto count = static_cast<double>(in.batch * in.size);
+  Sums sum, square;
+  sum.add_all(in, channel, [](const Floats& x) { return x; });
+  Floats middle;
+  for (int k = 0; k < kBlock; ++k) middle[k] = static_cast<float>(sum.at(k) / count);
+  square.add_all(in, channel, [middle](const Floats& x) { return (x - middle) * (x - middle); });
+  for (int k = 0; k < kBlock; ++k) {
+    mean[channel + k] = middle[k];
+    squares[channel + k] = static_cast<float>(square.at(k));
+  }
+}
+
+/// Of one channel alone.
+void collect_one(const Images& in, std::int64_t channel, float* mean, float* squares) {
+  const auto sum_of = [&](const auto& term) {
+    double sum = 0;
+    for (std::int64_t n = 0; n < in.batch; ++n) {
+      const float* const image = in.data + (n * in.channels + channel) * in.size;
+      for (std::int64_t i = 0; i < in.size; ++i) sum += static_cast<double>(term(image[i]));
+    }
+    return sum;
+  };
+  const double sum = sum_of([](float x) { return x; });
+  const auto middle = static_cast<float>(sum / static_cast<double>(in.batch * in.size));
+  mean[channel] = middle;
+  squares[channel] = static_cast<float>(sum_of([middle](float x) {
+    const float difference = x - middle;
+    return difference * difference;
+  }));
 }
 
 }  // namespace
 
 void collect(const Images& in, float* mean, float* squares) {
-  constexpr int kTogether = 8;
   std::int64_t c = 0;
-  for (; c + kTogether <= in.channels; c += kTogether) {
-    collect_some<kTogether>(in, c, mean, squares);
-  }
-  for (; c < in.channels; ++c) collect_some<1>(in, c, mean, squares);
+  for (; c + kBlock <= in.channels; c += kBlock) collect_block(in, c, mean, squares);
+  for (; c < in.channels; ++c) collect_one(in, c, mean, squares);
 }
 
 void scale(const Images& in, const float* factor, const float* term, float* out) {
