@@ -94,7 +94,7 @@ bool is_compared_by_content(PyObject* object) {
          (!is_tensor(object) && !is_fixed(object) && is_holder(object));
 }
 
-bool are_parts_apart(PyObject* container) {
+bool are_parts_apart(PyObject* container, const std::function<bool(PyObject*)>& out_of_question) {
   std::unordered_set<PyObject*> seen;
   std::vector<PyObject*> open{container};
   while (!open.empty()) {
@@ -102,7 +102,7 @@ bool are_parts_apart(PyObject* container) {
     open.pop_back();
     const bool is_tuple = PyTuple_Check(each);
     if (!is_tuple && !is_compared_by_content(each) && !is_deque(each)) continue;
-    if (!seen.insert(each).second) return false;
+    if (!seen.insert(each).second || (out_of_question && out_of_question(each))) return false;
     PyObject* const dict = PyDict_Check(each) ? each : is_holder(each) ? dict_of(each) : nullptr;
     if (dict != nullptr) {
       for (const auto& [key, item] : entries_of(dict)) open.push_back(item);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -171,8 +172,10 @@ class Plain {
 /// Whether an equal one does as well: a list, dict or set, or an object that only holds attributes.
 bool is_compared_by_content(PyObject* object);
 
-/// Whether no list, tuple, dict, set or holder of attributes stands in it twice.
-bool are_parts_apart(PyObject* container);
+/// Whether no list, tuple, dict, set or holder of attributes stands in it twice, and none of them,
+/// itself included, is `out_of_question`.
+bool are_parts_apart(PyObject* container,
+                     const std::function<bool(PyObject*)>& out_of_question = {});
 
 /// Whether it is a collections.defaultdict, and of no class made of that.
 bool is_default_dict(PyObject* object);

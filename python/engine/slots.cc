@@ -163,8 +163,10 @@ std::size_t SlotWatch::add(Slot slot, const py::object& value) {
   values_.back().let_move(value.ptr(), moving_);
   const bool may_be_replaced = slot.is_assignable() && slot.kind != Slot::Kind::kAttribute &&
                                slot.kind != Slot::Kind::kMember;
+  // what one that the step has changed held before is not known any more
+  const auto is_changed = [this](PyObject* each) { return is_changed_in_place(each); };
   if (value && may_be_replaced && is_compared_by_content(value.ptr()) &&
-      are_parts_apart(value.ptr())) {
+      are_parts_apart(value.ptr(), is_changed)) {
     // what is in it by value, or as the very object, which slots of its own go on asking
     containers_.emplace_back(slots_.size(), Plain(roots_, value.ptr()));
     containers_.back().second.let_move(value.ptr(), moving_);

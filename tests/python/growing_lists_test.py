@@ -175,6 +175,24 @@ def test_a_queue_is_changed_as_it_fills(name, between):
     played(REPLAYS[name][0], short, between, calls=60)
 
 
+LIMITS = {
+    "it gets a limit, and is full": ("[1., 2., 3.]", "held.log = collections.deque([1., 2., 3.], maxlen=3)"),
+    "it loses its limit": ("[1., 2., 3.], maxlen=3", "held.log = collections.deque([1., 2., 3.])"),
+    "it gets another one": ("[1., 2., 3.], maxlen=5", "held.log = collections.deque([1., 2., 3.], maxlen=3)"),
+    "it is made anew in its place": ("[1., 2., 3.]", "held.log.__init__([1., 2., 3.], 3)"),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("read", ["len(held.log)", "held.log[0]", "held.log[1] + len(held.log)", "float(len(held.log) > 3)", "sum(held.log)", "next(iter(held.log))",
+                                  "float(np.mean(held.log))", "list(held.log)[0]", "max(held.log)", "sum(1.0 for _ in held.log)"])
+def test_another_queue_drops_items_elsewhere(read, limit):
+    first, then = LIMITS[limit]
+    body = f"held.log.append(v)\nresult = {read}\nloss = loss * result"
+    between = f"if i in (0, 6, 8, 10): held.log = collections.deque({first})\n    if i == 16: {then}"
+    played(body, queue, between, calls=30)
+
+
 def test_there_is_no_such_item_at_first():
     body = "held.log.append(v)\ntry:\n    result = held.log[-4]\nexcept IndexError:\n    result = None"
     step = played(body, nothing)

@@ -528,3 +528,87 @@ def test_a_list_of_the_program_is_put_into_a_slice(way):
         return [*seen, step]
 
     played_alike(play)
+
+
+STACK = []
+SAME_STACK = STACK
+
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, f):
+        if isinstance(f, dict):
+            f["h"] = self.linear(f["x"])
+            return f["h"]
+        f.h = self.linear(f.x)
+        return f.h
+
+
+class Outer(nn.Module):
+    def __init__(self, pick):
+        super().__init__()
+        self.inner, self.pick = Inner(), pick
+
+    def forward(self, given):
+        return self.inner(self.pick(given))
+
+
+class Handler:
+    pass
+
+
+def on_a_stack(reached):
+    """Pyro's handlers are on one, which two modules name, while their code runs."""
+    def forward(model, x):
+        handler = Handler()
+        STACK.append(handler)
+        handler.h = model.inner(SimpleNamespace(x=x))
+        for each in reached():
+            each.seen = True
+        STACK.pop()
+        return handler.h
+    return forward
+
+
+# what the step makes, and nobody holds afterwards; a module of the model may write to it
+MADE = {
+    "a dict in a list": lambda m, x: Outer.__call__(m, [{"x": x}]),
+    "a dict in a dict": lambda m, x: m({0: {"x": x}}),
+    "a dict in a list of lists": lambda m, x: m([[{"x": x}]][0]),
+    "dicts in a tuple in a list": lambda m, x: m([({"x": x}, {"x": x})][0]),
+    "an object in a list": lambda m, x: m([SimpleNamespace(x=x)]),
+    "a dict that holds itself": lambda m, x: m([(f := {"x": x}, f.update(f=[f.copy()]))[0]]),
+    "on a stack": on_a_stack(lambda: STACK),
+    "on a stack with two names": on_a_stack(lambda: SAME_STACK),
+    "on a stack in a tuple": on_a_stack(lambda: (SAME_STACK,)[0]),
+    "on a stack in a dict": on_a_stack(lambda: KEPT_STACK["all"]),
+    "on a stack in a holder": on_a_stack(lambda: HOLDER.inner["all"]),
+}
+KEPT_STACK = {"all": STACK, "n": 1}
+HOLDER = SimpleNamespace(inner=KEPT_STACK)
+
+
+@pytest.mark.parametrize("case", MADE)
+def test_what_a_step_makes_is_let_go_of_with_it(case):
+    def play(wrap):
+        torch.manual_seed(0)
+        model = Outer(lambda given: given[0])
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = MADE[case](model, x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        step, seen = wrap(step), []
+        for _ in range(20):
+            seen.append(bits([step(torch.randn(2, 3)), list(model.parameters()), len(STACK)]))
+        return seen, step
+
+    step = played_alike(play)
+    assert step.stats["replayed"] >= 15, step.explain()

@@ -264,7 +264,6 @@ std::optional<FollowedNumbers::Derivation> Watcher::follow_size(PyObject* contai
       drops_some ? slots_->slot(*changed).appended : size_of(container) - *before;
   if (added != 0) number.formula = *number.formula + trace::constant(static_cast<double>(added));
   if (drops_some) {
-    read(Kind::kMost, container, nullptr, path_of(container) + ".maxlen");
     number.formula = trace::joined(*number.formula, trace::constant(most_of(container)),
                                    trace::Operation::kMinimum);
   }

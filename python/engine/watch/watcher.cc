@@ -73,11 +73,13 @@ bool HandedObjects::was_there(PyObject* object) {
 }
 
 void HandedObjects::end_call() {
-  for (auto at = objects_.begin(); at != objects_.end();) {
-    at->second.is_new = false;
-    const bool is_held = at->second.object.get() != nullptr && Py_REFCNT(at->first) > 1;
-    at = is_held ? std::next(at) : objects_.erase(at);
+  const auto is_ours_alone = [](const auto& entry) {
+    return entry.second.object.get() == nullptr || Py_REFCNT(entry.first) == 1;
+  };
+  // one may have held another
+  while (std::erase_if(objects_, is_ours_alone) != 0) {
   }
+  for (auto& [object, handed] : objects_) handed.is_new = false;
 }
 
 Watcher::Watcher(Roots& roots, MovingPlaces& moving, const ChangedArguments& changed,
@@ -442,6 +444,8 @@ py::object Watcher::value_before(const Slot& slot) const {
 }
 
 void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_ssize_t> appended) {
+  // whether one drops items is asked wherever a length or a position follows from what was there
+  if (is_deque(owner)) read(Kind::kMost, owner, nullptr, path + ".maxlen");
   const std::size_t position = note(Kind::kContent, owner, nullptr, path, false);
   Slot& slot = slots_->slot(position);
   if (!locks_.empty()) written_under_lock_.emplace_back(position, locks_.back().lock);
