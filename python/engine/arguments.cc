@@ -274,7 +274,10 @@ class Flattening {
     } else if (PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBool_Check(key) ||
                key == Py_None || PyBytes_CheckExact(key)) {
       shape_ += 'k';
-      add_sized(text_of(py::repr(key).ptr()));
+      const bool is_nan = PyFloat_CheckExact(key) && std::isnan(PyFloat_AS_DOUBLE(key));
+      // which NaN it is
+      add_sized(is_nan ? std::to_string(std::bit_cast<std::uint64_t>(PyFloat_AS_DOUBLE(key)))
+                       : text_of(py::repr(key).ptr()));
     } else if (PyTuple_CheckExact(key)) {
       shape_ += '<';
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) add_key(PyTuple_GET_ITEM(key, i));

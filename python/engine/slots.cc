@@ -395,6 +395,10 @@ bool SlotWatch::is_read(const Slot& slot) const {
          });
 }
 
+bool SlotWatch::is_ours_alone(PyObject* object) const {
+  return object != nullptr && Py_REFCNT(object) == roots_.count(object);
+}
+
 std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
   std::vector<SlotChange> changes;
   // as others are added, items that were assigned stand elsewhere
@@ -424,6 +428,8 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
     if (slot.is_written && is_same && !now) slots_[i].is_guarded = true;
     if (slot.kind == Slot::Kind::kContent && now && (slot.is_changed || !is_same)) {
       add_content_changes(i, now, changes);
+    } else if (!is_same && !slot.is_written && is_ours_alone(slot.owner.get())) {
+      continue;  // the program has let go of what the step asked about, and put another there
     } else if (!is_same) {
       changes.push_back({&slot,
                          values_[i].change_of_place(now.ptr()),

@@ -126,6 +126,8 @@ class SlotWatch {
   /// there, or has put in the place of one that it changes.
   bool is_exchanged(std::size_t position) const;
   bool is_changed_in_place(PyObject* held) const;
+  /// Whether nothing of the program's holds it any more.
+  bool is_ours_alone(PyObject* object) const;
   bool is_written_array(std::size_t position) const;
   /// The same of items of a container that was gone over: their keys.
   std::vector<py::object> moving_items(std::size_t position) const;

@@ -162,7 +162,9 @@ PyObject* holder_of(PyObject* callable) {
 }
 
 bool is_fixed(PyObject* object) {
-  return PyType_Check(object) || PyFunction_Check(object) || PyCFunction_Check(object) ||
+  static PyObject* const joined = attribute_type("types", "UnionType");
+  return PyType_Check(object) || Py_TYPE(object) == &Py_GenericAliasType ||
+         is_exactly(object, joined) || PyFunction_Check(object) || PyCFunction_Check(object) ||
          PyMethod_Check(object) || PyModule_Check(object) || PyBytes_CheckExact(object) ||
          PyComplex_CheckExact(object) || object == Py_Ellipsis || THPDtype_Check(object) ||
          THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object) ||

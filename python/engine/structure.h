@@ -29,7 +29,8 @@ bool has_slots(PyTypeObject* type);
 /// own.
 bool is_plain_object(PyObject* object);
 /// Whether an object is known by its identity: it cannot change, or what is in it is watched by
-/// other means (types, functions, modules, dtypes, devices, enumerators).
+/// other means (types and what is joined of them, functions, modules, dtypes, devices,
+/// enumerators).
 bool is_fixed(PyObject* object);
 
 /// Whether it is a module or an optimizer.

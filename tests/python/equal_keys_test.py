@@ -163,6 +163,20 @@ def test_which_nan_a_key_is_counts(lookup):
     assert step.stats["replayed"] >= 2, step.explain()
 
 
+@pytest.mark.parametrize("make", [lambda n: {n: 1}, lambda n: {n}, lambda n: frozenset([n]), lambda n: {(n, 1): 2}, lambda n: (n,), lambda n: [{n}]],
+                         ids=["dict", "set", "frozenset", "pair", "tuple", "nested"])
+def test_which_nan_an_argument_holds_counts(make):
+    def step(x, held):
+        while not isinstance(held, float):
+            held = next(iter(held))
+        return x * (np.copysign(1., held) + 2)
+
+    def play(wrap):
+        wrapped, nans = wrap(step), (NAN, -NAN)
+        return [twins.bits(wrapped(torch.full((3,), 1. + i), make(nans[EDIT < i < EDIT + 6]))) for i in range(CALLS)], wrapped
+    assert twins.played_alike(play).stats["replayed"] >= 2
+
+
 PLACED = {
     "moves": lambda i, held: setattr(held, "best", 0.5 * i if i % 3 else float("nan")),
     "comes": lambda i, held: setattr(held, "best", 0.5 * i if i < EDIT else NAN),

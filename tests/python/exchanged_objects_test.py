@@ -524,3 +524,43 @@ def test_weights_that_are_put_aside_and_back(there):
 
     step = played_alike(play)
     assert step.stats["replayed"] > 16, step.explain()
+
+
+def look_up(held, name, make):
+    """As a cache of derivatives, which lives as long as one step."""
+    if name not in held.cache:
+        held.cache[name] = make()
+    return held.cache[name]
+
+
+CACHES = {
+    "in": lambda held, make: look_up(held, "y", make) + look_up(held, "y", make) + look_up(held, "z", make),
+    "setdefault": lambda held, make: held.cache.setdefault("y", make()) + held.cache.setdefault("y", 2),
+    "attribute": lambda held, make: (hasattr(held, "y"), setattr(held, "y", make()), held.y, delattr(held, "y"))[-2],
+    "a number": lambda held, make: make() * look_up(held, "n", lambda: 1.5),
+    "how many": lambda held, make: (held.cache.__setitem__(len(held.cache), make()), held.cache[0])[-1],
+    "without": lambda held, make: make() if "y" in held.cache else 2 * make(),
+}
+
+
+@pytest.mark.parametrize("begins", [False, True], ids=["empty", "once filled"])
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_cache_that_the_step_fills_and_replaces_by_an_empty_one(cache, begins):
+    def play(wrap):
+        torch.manual_seed(0)
+        held = SimpleNamespace(cache={})
+
+        def step(x):
+            loss = CACHES[cache](held, lambda: (x * 2).sum())
+            held.cache = {}
+            return loss
+
+        step, seen = wrap(step), []
+        for i in range(30):
+            if begins and i in (12, 20):
+                held.cache = {"y": torch.ones(()), 0: torch.ones(())}
+            seen.append((bits(step(torch.full((3,), float(i)))), bits(held.cache)))
+        return seen, step
+
+    step = played_alike(play)
+    assert step.stats["replayed"] >= 15, step.explain()

@@ -4,6 +4,7 @@ import contextvars
 import functools
 import itertools
 import operator
+import random
 import types
 import weakref
 
@@ -334,3 +335,35 @@ def test_tensors_of_a_cache_are_each_their_own():
         return [bits(step(numbers(i, 3 + i // 5 % 3))) for i in range(60)], step
 
     assert played_alike(play).stats["replayed"] > 30
+
+
+WHICH = {  # code of libraries that asks which of its arguments are one: by which labels pairs are made, whether an input is its own target
+    "is": "2. if a is b else 3.",
+    "is not": "2. if a is not b else 3.",
+    "nested": "2. if held['a'] is held['b'] else 3.",
+    "one nested": "2. if a is held['a'] else 3.",
+    "by keyword": "2. if a is named else 3.",
+    "as a function": "2. if operator.is_(a, b) else 3.",
+    "all of them": "sum(float(p is q) for p in (a, b, named) for q in (a, b, held['b']))",
+    "and one is read": "(2. if a is b else 3.) * a.sum()",
+    "and both are read": "(2. if a is b else 3.) * (a.sum() + 2 * b.sum())",
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("which", WHICH)
+def test_which_of_the_arguments_are_one_tensor(which, seed):
+    def play(wrap):
+        torch.manual_seed(seed)
+        draw = random.Random(seed)
+        scope = dict(operator=operator)
+        exec(f"def step(x, a, b, held, named=None):\n    return (x * ({WHICH[which]})).sum()\n", scope)
+        step, seen, kept = wrap(scope["step"]), [], [numbers(i, 2) for i in range(2)]
+        for i in range(40):
+            all_apart = [numbers(10 * i + k, 2) for k in range(5)]
+            pool = all_apart if i < 8 + 4 * seed else [draw.choice([*kept, all_apart[0], kept[0].detach()]) for _ in range(5)]
+            a, b, c, d, named = pool
+            seen.append(bits(step(numbers(i, 3), a, b, {"a": c, "b": d}, named=named)))
+        return seen, step
+
+    assert played_alike(play).stats["replayed"] >= 4

@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import types
+import typing
 import weakref
 
 import pytest
@@ -19,7 +20,7 @@ import torch
 import torch.nn as nn
 
 import steptape
-from twins import codes_of
+from twins import bits, codes_of, played_alike
 
 CALLS, CHANGE = 24, 12
 VERIFY = {"first": True, "rate": 0.0}
@@ -850,3 +851,48 @@ def test_code_that_has_no_import_of_its_own():
     """As that of a namedtuple, whose builtins are empty. In a process of its own: what steptape imports it imports once."""
     child = subprocess.run([sys.executable, "-W", "ignore", "-c", CODE_WITHOUT_IMPORT], capture_output=True, text=True, timeout=250)
     assert child.returncode == 0, child.stderr[-3000:]
+
+
+class Listed:
+    """A class whose aliases name another one, as configurations of dataclasses do."""
+    __class_getitem__ = classmethod(types.GenericAlias)
+
+    def __init__(self, value):
+        self.value = value * 2
+
+
+# Types that are joined or filled in cannot change; what they name is watched as ever.
+JOINED = {
+    "arguments": lambda held: float(len(held.alias.__args__)),
+    "which argument": lambda held: 2.0 if held.alias.__args__[0] is int else 3.0,
+    "origin": lambda held: held.alias.__origin__.scale,
+    "an instance": lambda held: held.alias(2.0).value,
+    "equal": lambda held: 2.0 if held.alias == Listed[int] else 3.0,
+    "a key": lambda held: {Listed[int]: 2.0}.get(held.alias, 3.0),
+    "typing": lambda held: float(len(typing.get_args(held.union))) + (typing.get_origin(held.union) is types.UnionType),
+    "members": lambda held: 2.0 if type(None) in held.union.__args__ else 3.0,
+    "isinstance": lambda held: 2.0 if isinstance(None, held.union) else 3.0,
+}
+
+
+@pytest.mark.parametrize("read", JOINED)
+def test_types_that_are_joined_or_filled_in(read):
+    def play(wrap):
+        Listed.scale, Listed.__init__ = 1.0, lambda self, value: setattr(self, "value", value * 2)
+        held = types.SimpleNamespace(alias=Listed[int], union=int | None)
+
+        def step(x):
+            return x * JOINED[read](held)
+
+        step, seen = wrap(step), []
+        for i in range(40):
+            if i == 12:
+                Listed.scale, Listed.__init__ = 3.0, lambda self, value: setattr(self, "value", value * 3)
+            if i == 20:
+                held.alias, held.union = Listed[float], int | str | float
+            if i == 30:
+                held.alias, held.union = Listed[int, float], int | None
+            seen.append(bits(step(torch.full((3,), float(i)))))
+        return seen, step
+    step = played_alike(play)
+    assert step.stats["replayed"] >= 20, step.explain()
