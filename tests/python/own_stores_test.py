@@ -7,6 +7,7 @@ import types
 
 import pytest
 import torch
+import torch.distributions as D
 import torch.nn as nn
 
 import twins
@@ -403,3 +404,83 @@ def test_an_item_counted_from_both_ends(written, read):
 
     step = twins.played_alike(play)
     assert step.stats["replayed"] > CALLS / 3, step.explain()
+
+
+class Quiet(D.Independent):
+    """As Pyro's: what torch's `__init__` sets goes nowhere."""
+    @property
+    def _validate_args(self):
+        return True
+
+    @_validate_args.setter
+    def _validate_args(self, value):
+        pass
+
+
+class Keeping(D.Independent):
+    @property
+    def _validate_args(self):
+        return self.__dict__.get("checks", False)
+
+    @_validate_args.setter
+    def _validate_args(self, value):
+        self.checks = value
+
+
+class Told(D.Independent):
+    def __setattr__(self, name, value):
+        super().__setattr__("told", getattr(self, "told", 0) + 1)
+        super().__setattr__(name, value)
+
+
+class Shaped(D.Independent):
+    """torch's `__init__` asks the one that it is made of, which may be of this class and have been there before, for its shape."""
+    extra = 0
+
+    @property
+    def batch_shape(self):
+        return torch.Size([3] * (1 + self.extra) + [2])
+
+
+class Switched(nn.Module):
+    @property
+    def training(self):
+        return self.__dict__.get("mode", True)
+
+    @training.setter
+    def training(self, value):
+        self.__dict__["mode"] = value
+
+
+NORMAL = D.Normal(torch.zeros(3, 2), 1.0)
+BY_TORCHS_INIT = {
+    "nothing": lambda x, kept: Quiet(D.Normal(x, 1.0), 1).log_prob(x * 2).sum(),
+    "in its dict": lambda x, kept: Keeping(D.Normal(x, 1.0), 1).log_prob(x * 2).sum(),
+    "counted": lambda x, kept: (lambda made: made.log_prob(x * 2).sum() * made.told)(Told(D.Normal(x, 1.0), 1)),
+    "of one that was there": lambda x, kept: x.sum() * len(Shaped(kept, 1).batch_shape),
+    "of a new one": lambda x, kept: x.sum() * len(Shaped(Shaped(NORMAL, 0), 1).batch_shape),
+    "a module": lambda x, kept: x.sum() * (2.0 if Switched().training else 3.0),
+    "kept": lambda x, kept: setattr(kept, "last", Quiet(D.Normal(x.detach(), 1.0), 1)) or x.sum(),
+}
+
+
+@pytest.mark.parametrize("case", BY_TORCHS_INIT)
+def test_what_torchs_init_sets_is_of_the_object_that_is_made(case):
+    def play(wrap):
+        weight, kept = torch.ones(2, requires_grad=True), Shaped(NORMAL, 0)
+
+        def step(x):
+            loss = BY_TORCHS_INIT[case](x * weight, kept)
+            return torch.autograd.grad(loss, weight)[0]
+
+        step, seen = wrap(step), []
+        for i in range(30):
+            if i == 12:
+                kept.extra = 1
+            if i == 20:
+                kept.extra = 0
+            seen.append(twins.bits(step(torch.full((3, 2), 1.0 + i))))
+        return seen, step
+
+    step = twins.played_alike(play)
+    assert case == "kept" or step.stats["replayed"] >= 15, step.explain()

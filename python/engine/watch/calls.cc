@@ -310,7 +310,7 @@ bool Watcher::call(const Call& made, int depth) {
     } else {
       made.for_each([this](PyObject* value) { load_given(value); });
     }
-    awaited_.back().is_fresh = true;
+    awaited_.back().makes = made_class;
     return true;
   }
   if (const Wrapped wrapped = wrapped_by(callee); wrapped.function) {
@@ -909,10 +909,10 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     return false;
   }
   if (name == "__new__" && self == reinterpret_cast<PyObject*>(&PyBaseObject_Type)) {
-    if (!arguments.empty() && PyType_Check(arguments[0]))
-      load_of_class(arguments[0], interned("__del__").ptr());
+    const bool is_of_class = !arguments.empty() && PyType_Check(arguments[0]);
+    if (is_of_class) load_of_class(arguments[0], interned("__del__").ptr());
     load_arguments(made);
-    awaited_.back().is_fresh = true;
+    awaited_.back().makes = is_of_class ? as_type(arguments[0]) : &PyBaseObject_Type;
     return true;
   }
   if (name == "__new__" && self == reinterpret_cast<PyObject*>(&PyType_Type) &&

@@ -148,8 +148,11 @@ void Watcher::meet(PyObject* given, const std::string& name, bool by_watched, in
     return;
   }
   if (is_context(given) || given_containers_.contains(given) || fresh_.contains(given)) return;
-  // of the program's classes torch's code and C's make no objects
-  const bool is_known = !by_watched && is_heap(Py_TYPE(given));
+  // of the program's classes torch's code and C's make no objects, but where one is called that has
+  // torch's `__init__`
+  const bool may_be_new = std::ranges::any_of(
+      awaited_, [given](const Awaited& call) { return call.makes == Py_TYPE(given); });
+  const bool is_known = !by_watched && is_heap(Py_TYPE(given)) && !may_be_new;
   if (is_known || handed_.was_there(given)) mark(given, name);
 }
 

@@ -791,7 +791,7 @@ void Watcher::after(PyObject** result) {
   for (const auto& [at, number] : awaited.items)
     take_number(number, PySequence_Fast_ITEMS(*result) + at);
   if (awaited.listed) return follow_list(result, tensor_of(awaited.listed.ptr()));
-  if (awaited.is_fresh) fresh_.insert(*result);
+  if (awaited.makes != nullptr) fresh_.insert(*result);
   // the tensors that a cache has kept are the program's
   if (!awaited.cached.empty() && (is_tensor(*result) || PyTuple_Check(*result)))
     note(Kind::kWhole, *result, nullptr, awaited.cached, true);

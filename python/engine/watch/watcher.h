@@ -219,13 +219,13 @@ class Watcher final : public Listener, private Met {
   static std::optional<trace::Formula> sum_or_mean(const NumberCall& made);
 
   struct Awaited {
-    std::string path;            ///< of what is to be marked when it is there, or ""
-    bool is_fresh = false;       ///< a new object
-    bool is_kept = false;        ///< no place that was read has held it until now
-    py::object listed = {};      ///< the tensor that `tolist` makes a list of
-    std::string cached = {};     ///< `functools.lru_cache` gives it, of a call like this
-    bool is_unwatched = false;   ///< an import, or a call that is refused whatever it does
-    bool gives_objects = false;  ///< it hands what Python's code gives it to a function of C's
+    std::string path;               ///< of what is to be marked when it is there, or ""
+    PyTypeObject* makes = nullptr;  ///< a new object of this class
+    bool is_kept = false;           ///< no place that was read has held it until now
+    py::object listed = {};         ///< the tensor that `tolist` makes a list of
+    std::string cached = {};        ///< `functools.lru_cache` gives it, of a call like this
+    bool is_unwatched = false;      ///< an import, or a call that is refused whatever it does
+    bool gives_objects = false;     ///< it hands what Python's code gives it to a function of C's
     std::optional<FollowedNumbers::Derivation> number = {};  ///< that is computed
     /// What `sum` adds up: the number that it starts from, then what it is given; or all that
     /// `max` or `min` is given, as `is_largest` says.
