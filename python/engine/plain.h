@@ -75,6 +75,8 @@ class Plain {
   bool is_cut() const { return is_cut_; }
   /// Of a container: how many items it had.
   Py_ssize_t length() const { return length_; }
+  /// What it was: the value, or a container made of what it held.
+  py::object before() const;
   /// Whether it is an int or a float, compared by value.
   bool is_number() const { return kind_ == Kind::kInteger || kind_ == Kind::kReal; }
   /// Whether `now`, a container, has come in the place of one of the same class and size; of one
@@ -147,8 +149,6 @@ class Plain {
   int differing(PyObject* now) const;
   bool same_dict(PyObject* now) const;
 
-  /// What it was: the value, or a container made of what it held.
-  py::object before() const;
   std::string words() const;
 
   Kind kind_ = Kind::kIdentity;

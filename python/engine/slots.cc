@@ -395,8 +395,33 @@ bool SlotWatch::is_read(const Slot& slot) const {
          });
 }
 
-bool SlotWatch::is_ours_alone(PyObject* object) const {
-  return object != nullptr && Py_REFCNT(object) == roots_.count(object);
+bool SlotWatch::is_by_own_entries(std::size_t position) const {
+  const Slot& slot = slots_[position];
+  PyObject* const dict = slot.owner.get();
+  const bool is_size = slot.kind == Slot::Kind::kSize || slot.kind == Slot::Kind::kKeys;
+  if (dict == nullptr || !PyDict_Check(dict) || (!is_size && slot.kind != Slot::Kind::kHas))
+    return false;
+  Py_ssize_t added = 0;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& entry = slots_[i];
+    const bool is_own = entry.kind == Slot::Kind::kEntry && entry.is_written &&
+                        entry.owner.get() == dict &&
+                        (is_size || is_same_key(entry.key.get(), slot.key.get()));
+    if (is_own) added += (entry.value() ? 1 : 0) - (held_some(i) ? 1 : 0);
+  }
+  if (slot.kind == Slot::Kind::kHas) return added == 1;
+  const py::object was = values_[position].before();
+  if (slot.kind == Slot::Kind::kSize) return size_of(dict) == PyLong_AsSsize_t(was.ptr()) + added;
+  // those that were there in their order, then the new ones
+  const py::object before = list_of(was.ptr());
+  std::size_t same = 0;
+  for (const auto& [key, item] : entries_of(dict)) {
+    if (same == py::len(before) ||
+        !is_same_key(PyList_GET_ITEM(before.ptr(), static_cast<Py_ssize_t>(same)), key))
+      break;
+    ++same;
+  }
+  return same == py::len(before) && size_of(dict) == static_cast<Py_ssize_t>(same) + added;
 }
 
 std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
@@ -428,9 +453,7 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
     if (slot.is_written && is_same && !now) slots_[i].is_guarded = true;
     if (slot.kind == Slot::Kind::kContent && now && (slot.is_changed || !is_same)) {
       add_content_changes(i, now, changes);
-    } else if (!is_same && !slot.is_written && is_ours_alone(slot.owner.get())) {
-      continue;  // the program has let go of what the step asked about, and put another there
-    } else if (!is_same) {
+    } else if (!is_same && !is_by_own_entries(i)) {
       changes.push_back({&slot,
                          values_[i].change_of_place(now.ptr()),
                          moves(i),

@@ -126,8 +126,9 @@ class SlotWatch {
   /// there, or has put in the place of one that it changes.
   bool is_exchanged(std::size_t position) const;
   bool is_changed_in_place(PyObject* held) const;
-  /// Whether nothing of the program's holds it any more.
-  bool is_ours_alone(PyObject* object) const;
+  /// Whether what the step asked a dict about, and which was another answer before, comes of
+  /// entries that it has assigned since, as replays do, too.
+  bool is_by_own_entries(std::size_t position) const;
   bool is_written_array(std::size_t position) const;
   /// The same of items of a container that was gone over: their keys.
   std::vector<py::object> moving_items(std::size_t position) const;

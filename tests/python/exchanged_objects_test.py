@@ -564,3 +564,53 @@ def test_a_cache_that_the_step_fills_and_replaces_by_an_empty_one(cache, begins)
 
     step = played_alike(play)
     assert step.stats["replayed"] >= 15, step.explain()
+
+
+@pytest.mark.parametrize("every", [1, 4], ids=["each time", "now and then"])
+@pytest.mark.parametrize("way", ["held.cache = {}", "held.cache.clear()", "held.cache = dict(held.kept)", "held.kept = held.cache = {}"])
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_cache_that_the_program_empties(cache, way, every):
+    def play(wrap):
+        torch.manual_seed(0)
+        held = SimpleNamespace(cache={}, kept={})
+
+        def step(x):
+            return CACHES[cache](held, lambda: (x * 2).sum())
+
+        step, seen = wrap(step), []
+        for i in range(40):
+            if i % every == 0:
+                exec(way, {"held": held})
+            seen.append((bits(step(torch.full((3,), float(i)))), bits(held.cache), bits(held.kept)))
+        return seen, step
+
+    step = played_alike(play)
+    assert every > 1 or cache == "how many" or step.stats["replayed"] >= 15, step.explain()
+
+
+REORDERED = {
+    "deleted and set": "if 'a' in d:\n        del d['a']\n    d['a'] = v",
+    "popped and set": "d.pop('a', None)\n    d['a'] = v",
+    "popped as it is set": "d['a'] = d.pop('a') * 2",
+    "emptied and filled": "d.clear()\n    d['b'] = 1.\n    d['a'] = v",
+    "deleted, set, and another added": "if 'a' in d:\n        del d['a']\n    d['c'] = 1.\n    d['a'] = v",
+    "one added, one deleted": "if 'c' not in d:\n        d['c'] = v\n    d.pop('b', None)",
+    "how many were there": "n = len(d)\n    d.pop('a', None)\n    d['a'] = v + n\n    d[n] = v",
+}
+
+
+@pytest.mark.parametrize("case", REORDERED)
+def test_the_order_of_a_dict_that_the_step_takes_apart(case):
+    def play(wrap):
+        scope = dict(held=SimpleNamespace(d={}))
+        exec(f"def step(x):\n    d, v = held.d, x.item()\n    {REORDERED[case]}\n    return x * 2\n", scope)
+        held, step, seen = scope["held"], wrap(scope["step"]), []
+        for i in range(30):
+            if i in (0, 6, 9, 12):
+                held.d = {"b": 1.0, "a": 2.0}
+            if i >= 15:
+                held.d = {"a": 2.0, "b": 1.0} if i < 25 else {"c": 3.0, "a": 2.0, "b": 1.0}
+            seen.append((bits(step(torch.tensor(i + 0.5))), list(held.d.items())))
+        return seen, step
+
+    played_alike(play)
