@@ -472,23 +472,26 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
 }
 
 void SlotWatch::put_in_order(std::vector<SlotChange>& changes) const {
-  std::unordered_map<PyObject*, std::vector<std::size_t>> added;  // by the dict: which changes
+  std::unordered_map<PyObject*, std::vector<std::size_t>> written;  // by the dict: which changes
   for (std::size_t i = 0; i < changes.size(); ++i) {
     const Slot& slot = *changes[i].slot;
-    if (slot.kind != Slot::Kind::kEntry || !changes[i].change.after) continue;
-    if (!held_some(static_cast<std::size_t>(&slot - slots_.data())))
-      added[slot.owner.get()].push_back(i);
+    if (slot.kind == Slot::Kind::kEntry && changes[i].change.after)
+      written[slot.owner.get()].push_back(i);
   }
-  for (const auto& [dict, places] : added) {
-    if (places.size() < 2) continue;
-    std::vector<SlotChange> in_order;
-    for (const auto& entry : entries_of(dict)) {
-      for (const std::size_t i : places) {  // a place that moves may have been met, too
-        if (is_same_key(changes[i].slot->key.get(), entry.first)) in_order.push_back(changes[i]);
+  for (const auto& [dict, places] : written) {
+    std::vector<std::pair<std::size_t, SlotChange>> in_order;
+    for (const std::size_t i : places) {
+      std::size_t turn = 0;
+      for (const std::size_t other : places) {  // a place that moves may have been met, too
+        const Slot& slot = *changes[other].slot;
+        if (is_same_key(slot.key.get(), changes[i].slot->key.get()))
+          turn = std::max(turn, slot.came);
       }
+      in_order.emplace_back(turn, changes[i]);
     }
-    if (in_order.size() != places.size()) continue;
-    for (std::size_t k = 0; k < places.size(); ++k) changes[places[k]] = std::move(in_order[k]);
+    std::ranges::stable_sort(in_order, {}, [](const auto& each) { return each.first; });
+    for (std::size_t k = 0; k < places.size(); ++k)
+      changes[places[k]] = std::move(in_order[k].second);
   }
 }
 

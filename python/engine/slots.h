@@ -51,7 +51,8 @@ struct Slot {
   bool is_appended_to = true;    ///< where it is changed: in no other way
   Py_ssize_t appended = 0;       ///< and by how many items
   bool is_looked_after = false;  ///< another slot says how it changed
-  std::string place = {};        ///< the line that wrote it, or else that first read it
+  std::size_t came = 0;  ///< of an entry: its turn among all that come to dicts, were it not there
+  std::string place = {};  ///< the line that wrote it, or else that first read it
   /// Of kMethods: CPython's version of the class when it was last compared, or 0.
   mutable unsigned int version = 0;
 
@@ -138,8 +139,8 @@ class SlotWatch {
   bool is_seen_growing(PyObject* container) const;
   /// Which argument is another one than in the recorded call, as far as the step could tell.
   Verdict check_known() const;
-  /// Entries that came to a dict are in the order in which they stand there, in which a replay adds
-  /// them.
+  /// Entries that are written are in the order in which they come to a dict that has none of them:
+  /// a replay adds those that it does not find.
   void put_in_order(std::vector<SlotChange>& changes) const;
   void add_content_changes(std::size_t position, const py::object& now,
                            std::vector<SlotChange>& changes) const;

@@ -704,7 +704,11 @@ bool Watcher::store_in_changed(PyObject* sequence, PyObject* key) {
   if (!content) return false;
   const Py_ssize_t at = PyNumber_AsSsize_t(key, nullptr);
   const bool is_appended_to = slots_->slot(*content).is_appended_to;
-  if (is_appended_to && !position_before(sequence, at)) return true;
+  if (is_appended_to && !position_before(sequence, at)) {
+    // counted from the front it is one of those that the step adds while as few were there
+    if (at >= 0) load_size(sequence);
+    return true;
+  }
   if (is_appended_to && at >= 0 && !is_bounded(sequence)) return false;
   change(sequence, path_of(sequence));
   return true;

@@ -352,6 +352,7 @@ void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string
   if (!locks_.empty()) written_under_lock_.emplace_back(position, locks_.back().lock);
   if (!slot.is_written) slot.place = locate();
   if (!slot.is_written && kind == Kind::kEntry) written_entries_[owner].push_back(position);
+  if (kind == Kind::kEntry && (!slot.is_written || !slot.value())) slot.came = ++came_;
   if (!slot.is_written && kind == Kind::kItem) written_items_[owner].push_back(position);
   slot.is_written = true;
   if (kind != Kind::kCell && !globals_.contains(owner)) slots_->hold_containers();

@@ -644,6 +644,7 @@ class Watcher final : public Listener, private Met {
   PyObject* newest_globals_ = nullptr;
   std::unordered_map<std::string, std::string> writes_;
   std::string place_of_change_;
+  std::size_t came_ = 0;                      ///< entries to dicts
   std::vector<PyObject*> changed_arguments_;  ///< that are compared by what they hold
   std::vector<Finding> findings_;
   struct Lock {
