@@ -475,7 +475,8 @@ void SlotWatch::put_in_order(std::vector<SlotChange>& changes) const {
   std::unordered_map<PyObject*, std::vector<std::size_t>> written;  // by the dict: which changes
   for (std::size_t i = 0; i < changes.size(); ++i) {
     const Slot& slot = *changes[i].slot;
-    if (slot.kind == Slot::Kind::kEntry && changes[i].change.after)
+    // places that move are noted in the order in which they were read
+    if (slot.kind == Slot::Kind::kEntry && changes[i].change.after && !changes[i].moves)
       written[slot.owner.get()].push_back(i);
   }
   for (const auto& [dict, places] : written) {
