@@ -480,6 +480,7 @@ void SlotWatch::put_in_order(std::vector<SlotChange>& changes) const {
       written[slot.owner.get()].push_back(i);
   }
   for (const auto& [dict, places] : written) {
+    if (places.size() < 2) continue;
     std::vector<std::pair<std::size_t, SlotChange>> in_order;
     for (const std::size_t i : places) {
       std::size_t turn = 0;
