@@ -2,6 +2,7 @@
 tensors where torch takes them, and what the host reads of one is refused, but for a comparison of one number.
 """
 import collections
+import operator
 import types
 
 import numpy as np
@@ -433,6 +434,22 @@ def keep(program, array):
     program.kept = array
 
 
+def keep_hidden(array):
+    keep.hidden = array
+
+
+def assigned(container, key, array):
+    container[key] = array
+    return array
+
+
+def raised(function):
+    try:
+        return function()
+    except ValueError as error:
+        return str(error)
+
+
 def reshaped(array):
     array.shape = 4, 3
     return array
@@ -465,7 +482,30 @@ LEFT = {  # what a step returns of its tensors as arrays: a function of (the pro
     "a part": (lambda p, out, loss, x: out.numpy()[1:], "host_effect"),
     "turned": (lambda p, out, loss, x: out.numpy().T, "host_read"),
     "a copy": (lambda p, out, loss, x: loss.numpy().copy(), "host_read"),
-    "its number": (lambda p, out, loss, x: loss.numpy().item(), "host_read"),
+    "its number": (lambda p, out, loss, x: loss.numpy().item(), None),
+    "its number by float()": (lambda p, out, loss, x: float(loss.cpu().numpy()), None),
+    "its number in a loss's log": (lambda p, out, loss, x: p.log.append(loss.numpy().item() * 2), None),
+    "its number as an operand": (lambda p, out, loss, x: p.total.mul_(float(loss.numpy())).clone(), None),
+    "its number, tested": (lambda p, out, loss, x: p.total.add_(1 if loss.numpy().item() > .4 else 2).clone(), None),
+    "its number, later": (lambda p, out, loss, x: ((a := loss.numpy()), p.total.add_(a.item()), loss.mul_(0), a.item())[1:3], None),
+    "its numbers": (lambda p, out, loss, x: out.numpy().tolist(), None),
+    "its numbers, added up": (lambda p, out, loss, x: sum(out[0].numpy().tolist()), None),
+    "its largest number": (lambda p, out, loss, x: max(x[0].numpy().tolist()), None),
+    "its ints": (lambda p, out, loss, x: (out.argmax(1).numpy().tolist(), out.argmax().numpy().item()), None),
+    "its int": (lambda p, out, loss, x: [1, 2, 3, 4, 5][:int(out.argmax(1)[0].numpy())], None),
+    "its number by int()": (lambda p, out, loss, x: int(loss.numpy()), "host_read"),
+    "its ints by float()": (lambda p, out, loss, x: float(out.argmax().numpy()), "host_read"),
+    "its bools": (lambda p, out, loss, x: (out > 9).numpy().tolist(), None),
+    "its half numbers": (lambda p, out, loss, x: (out.half().numpy().tolist(), float(loss.double().numpy())), None),
+    "a number of several": (lambda p, out, loss, x: out.numpy().item(2), "host_read"),
+    "a number that is none": (lambda p, out, loss, x: raised(out.numpy().item), None),
+    "numbers by a method that is handed on": (lambda p, out, loss, x: (lambda read: read())(out.numpy().tolist), None),
+    "numbers by a method that C calls": (lambda p, out, loss, x: list(map(operator.methodcaller("__call__"), [out.numpy().tolist])), "host_read"),
+    "numbers by a method that is kept": (lambda p, out, loss, x: keep_hidden(out.numpy().tolist), "host_effect"),
+    "numbers through C": (lambda p, out, loss, x: list(map(float, [loss.numpy()])), "host_read"),
+    "put into a dict that is there": (lambda p, out, loss, x: assigned(p.named, "loss", loss.numpy()) is None, None),
+    "put into a list that is there": (lambda p, out, loss, x: assigned(p.row, 0, loss.numpy()), None),
+    "put into two places": (lambda p, out, loss, x: assigned(p.row, 0, assigned(p.named, "a", out.numpy())), None),
     "a mean": (lambda p, out, loss, x: np.mean(out.numpy()), "host_read"),
     "written": (lambda p, out, loss, x: out.numpy().__setitem__(0, 1), "host_read"),
     "by asarray": (lambda p, out, loss, x: np.asarray(loss), None),
@@ -498,7 +538,7 @@ def test_an_array_that_a_step_makes_of_its_tensor(left, code):
         torch.manual_seed(0)
         model = torch.nn.Linear(4, 4)
         optimizer = torch.optim.Adam(model.parameters())
-        program = types.SimpleNamespace(model=model, total=torch.zeros(4), log=[], kept=None)
+        program = types.SimpleNamespace(model=model, total=torch.zeros(4), log=[], kept=None, named={"n": 1}, row=[0, 1])
 
         @wrap
         def step(x):
@@ -515,7 +555,7 @@ def test_an_array_that_a_step_makes_of_its_tensor(left, code):
             if i % 5 == 4 and isinstance(result, np.ndarray) and i > 9:
                 result += 1  # it is the program's
             held.append(result)
-            seen.append(an_array([result, program.kept, program.log, program.total]))
+            seen.append(an_array([result, program.kept, program.log, program.total, program.named, program.row]))
         return seen, an_array(held), [snapshot(p) for p in model.parameters()], step
 
     step = played_alike(play)

@@ -17,6 +17,8 @@ namespace {
 
 /// Geometry and dtype are those of the tensor, which are guarded.
 constexpr std::string_view kGeometry = "shape dtype ndim size itemsize nbytes strides";
+/// Methods that give items as Python's numbers.
+constexpr std::string_view kGivesNumbers = "item tolist";
 /// Functions that do not look at items.
 constexpr std::string_view kHandsOff = "isinstance len type callable";
 
@@ -96,6 +98,7 @@ bool Watcher::is_given_array(PyObject* value, int depth) const {
     }
     return false;
   }
+  if (PyCFunction_Check(value)) return is_given_array(PyCFunction_GET_SELF(value), 0);
   if (!PyTuple_Check(value) && !PyList_Check(value)) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
     if (is_given_array(PySequence_Fast_GET_ITEM(value, i), depth - 1)) return true;
@@ -107,7 +110,7 @@ void Watcher::refuse_array() {
   refuse(
       "the host reads an array of NumPy that the step is given, or makes of a tensor, which is "
       "another one in each call; compute with tensors, which torch.as_tensor() and "
-      "torch.from_numpy() make of an array",
+      "torch.from_numpy() make of an array, or read its numbers with item() or tolist()",
       RefusalCode::kHostRead);
 }
 
@@ -128,7 +131,7 @@ bool Watcher::look_at_arrays(const Instruction& in) {
   switch (in.operation) {
     case Operation::kLoadItem:
     case Operation::kStoreItem:
-      if (is_given_array(in.third)) refuse_array();
+      if (is_given_array(in.third) && !keeps_items(in.first)) refuse_array();
       if (is_tensor(in.first)) return false;  // an op like another
       if (!is_given_array(in.first) && !is_given_array(in.second)) return false;
       if (in.operation == Operation::kLoadItem && PySlice_Check(in.second)) {
@@ -140,7 +143,7 @@ bool Watcher::look_at_arrays(const Instruction& in) {
     case Operation::kLoadAttribute: {
       if (!is_given_array(in.first)) return false;
       const char* name = PyUnicode_AsUTF8(in.name);
-      if (name == nullptr || !is_one_of(name, kGeometry)) break;
+      if (name == nullptr || !(is_one_of(name, kGeometry) || is_one_of(name, kGivesNumbers))) break;
       return true;
     }
     case Operation::kCall:
@@ -204,6 +207,30 @@ bool Watcher::compare_array(const Instruction& in) {
   return true;
 }
 
+const at::Tensor* Watcher::array_read_by(const Instruction& in) const {
+  const Py_ssize_t count = in.arguments == nullptr ? -1 : in.count;
+  PyObject* array = nullptr;
+  if (in.spread != nullptr || in.keywords != nullptr) return nullptr;
+  if (PyCFunction_Check(in.callee)) {
+    if (count <= 0 && is_one_of(name_of_builtin(in.callee), kGivesNumbers))
+      array = PyCFunction_GET_SELF(in.callee);
+  } else if (count == 1) {
+    const bool is_method = Py_TYPE(in.callee) == &PyMethodDescr_Type;
+    const bool gives =
+        is_method ? is_one_of(reinterpret_cast<PyMethodDescrObject*>(in.callee)->d_method->ml_name,
+                              kGivesNumbers)
+                  : as_type(in.callee) == &PyFloat_Type || as_type(in.callee) == &PyLong_Type;
+    if (gives) array = in.arguments[0];
+  }
+  const auto found = arrays_.find(array);
+  if (found == arrays_.end() || !is_short(found->second)) return nullptr;
+  // any other number would become one
+  const at::ScalarType type = found->second.scalar_type();
+  const bool is_of_type = as_type(in.callee) == &PyFloat_Type ? at::isFloatingType(type)
+                                                              : at::isIntegralType(type, false);
+  return is_of_type || PyType_Check(in.callee) == 0 ? &found->second : nullptr;
+}
+
 bool Watcher::call_with_arrays(const Instruction& in) {
   PyObject* callee = in.callee;
   const bool is_builtin = callee != nullptr && PyCFunction_Check(callee);
@@ -213,6 +240,10 @@ bool Watcher::call_with_arrays(const Instruction& in) {
     is_given |= is_given_array(in.arguments[i], 4);
   }
   if (!is_given || callee == nullptr) return false;
+  if (const at::Tensor* const read = array_read_by(in)) {
+    awaited_.back().listed = object_of(*read);
+    return true;
+  }
   if (arrays_.contains(in.spread)) {  // item by item, whoever is called with them
     refuse_array();
     return true;

@@ -101,15 +101,6 @@ bool does_ops(PyObject* function) {
   return name != nullptr && std::string_view(name).starts_with("torch._C._");
 }
 
-/// Whether it holds the objects that are put in it: an array of C's makes something else of a
-/// number.
-bool keeps_items(PyObject* container) {
-  if (PyList_Check(container) || PyDict_Check(container) || is_deque(container)) return true;
-  if (is_tensor(container)) return true;  // an op
-  PyObject* found = in_class(Py_TYPE(container), "__setitem__");
-  return found == nullptr || Py_TYPE(found) != &PyWrapperDescr_Type;
-}
-
 /// What a tensor is indexed with, one by one: ints, the bounds of slices, which are null where
 /// there is none, and others.
 std::vector<PyObject*> parts_of_index(PyObject* index) {
@@ -193,6 +184,13 @@ bool is_of_no_number(const Instruction& in) {
 }
 
 }  // namespace
+
+bool keeps_items(PyObject* container) {
+  if (PyList_Check(container) || PyDict_Check(container) || is_deque(container)) return true;
+  if (is_tensor(container)) return true;  // an op
+  PyObject* found = in_class(Py_TYPE(container), "__setitem__");
+  return found == nullptr || Py_TYPE(found) != &PyWrapperDescr_Type;
+}
 
 bool Watcher::follow(const Instruction& in) {
   FollowedNumbers& numbers = FollowedNumbers::current();

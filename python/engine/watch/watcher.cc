@@ -563,7 +563,8 @@ bool Watcher::look(const Instruction& given) {
   Instruction in = given;
   in.first = without_proxy(in.first);
   in.second = without_proxy(in.second);
-  if (!arrays_.empty() && look_at_arrays(in)) return awaited_.back().array != nullptr;
+  if (!arrays_.empty() && look_at_arrays(in))
+    return awaited_.back().array != nullptr || awaited_.back().listed;
   if (is_for_numbers_ || whose(in.code) == Whose::kTorchs) return look_at_numbers(in);
   const bool does_ops = operation_of_torch(in);
   bool waits = does_ops || follow(in);

@@ -25,6 +25,9 @@
 
 namespace steptape::python::watch {
 
+/// Whether it holds the objects that are put in it: an array of C's makes something else of a
+/// number.
+bool keeps_items(PyObject* container);
 /// Whether it is a list, a dict, a set, a deque, a view of a dict or an array, which guards
 /// compare.
 bool is_container(PyObject* value);
@@ -515,6 +518,9 @@ class Watcher final : public Listener, private Met {
   bool look_at_arrays(const Instruction& in);
   bool is_given_array(PyObject* value, int depth = 0) const;
   bool call_with_arrays(const Instruction& in);
+  /// The tensor of the array whose items a call gives as Python's numbers, which are followed as
+  /// those of a tensor are: `array.tolist()`, `array.item()`, `float(array)`. Null for any other.
+  const at::Tensor* array_read_by(const Instruction& in) const;
   /// An array of one number beside a plain number, as PPO looks at its divergence: a read of the
   /// tensor, which a replay does too. False for anything else.
   bool compare_array(const Instruction& in);
