@@ -170,6 +170,14 @@ class Exit {
     const std::string path = of + std::string(kGradientSuffix);
     const trace::TensorId id = state_.tensor_table.see(gradient, Origin::kForeign, {});
     state_.recording.exit_gradients.push_back({of, id});
+    if (id != trace::kNoTensor) {
+      const auto same = std::ranges::find_if(
+          gradients_, [&gradient](const at::Tensor& other) { return other.is_same(gradient); });
+      if (same != gradients_.end()) {
+        recorded_.same_gradients.emplace(gradients_.size(),
+                                         static_cast<std::size_t>(same - gradients_.begin()));
+      }
+    }
     gradients_.push_back(gradient);
     if (id == trace::kNoTensor) return;
     if (gradient.requires_grad()) {

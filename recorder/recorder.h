@@ -74,6 +74,8 @@ struct Recorded {
   /// Gradients that require grad after the step, by path, as those of `backward(create_graph=True)`
   /// do: the names of their nodes in the graph that backward has consumed, or "".
   std::map<std::string, std::string> gradient_nodes = {};
+  /// Of Recording::exit_gradients: the earlier one that is the very same tensor.
+  std::map<std::size_t, std::size_t> same_gradients = {};
   /// In which the step asks where a tensor lies.
   std::set<trace::BufferId> kept_buffers = {};
   FrontendHints hints;  ///< of the step's front end; its refusals and effects are in the recording

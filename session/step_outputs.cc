@@ -193,6 +193,8 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
       if (stays) slot.move = moves.of_gradient(gradient.path());
       const auto node = recorded.gradient_nodes.find(gradient.path());
       if (node != recorded.gradient_nodes.end()) slot.node = node->second;
+      const auto same = recorded.same_gradients.find(i);
+      if (same != recorded.same_gradients.end()) slot.same = owner_of(same->second);
     }
     if (slot.exit != Gradient::Exit::kInPlace || slot.move.times != 0) gradients_.push_back(slot);
   }
@@ -354,6 +356,10 @@ std::vector<at::Tensor> StepOutputs::commit(
         if (gradient.defined()) gradient.reset();
         break;
       case Gradient::Exit::kNew:
+        if (slot.same) {
+          gradient = gradient_of(*slot.same, arguments);
+          continue;
+        }
         gradient = std::move(outcome.gradients[slot.at]);
         break;
       case Gradient::Exit::kRenewed:

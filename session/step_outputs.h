@@ -75,6 +75,7 @@ class StepOutputs {
     enum class Exit { kNone, kNew, kRenewed, kInPlace } exit;
     trace::TensorId entry = trace::kNoTensor;  ///< what it is before the step
     std::optional<std::string> node = {};      ///< Recorded::gradient_nodes
+    std::optional<Owner> same = {};            ///< which has this very tensor
     Move move = {};
     bool is_read = false;    ///< by an op of the plan, or by what the user gets
     bool is_memory = false;  ///< of the owner itself

@@ -20,8 +20,9 @@ std::uint64_t version_of(PyObject* dict) {
 
 std::optional<bool> DictMemo::same(PyObject* dict) const {
   if (version_ == 0 || version_ != version_of(dict)) return std::nullopt;
-  for (const auto& [inner, version] : dicts_) {
-    if (version_of(inner) != version) return std::nullopt;
+  for (const Inner& inner : dicts_) {
+    if (version_of(inner.dict) != inner.version || !inner.plain->admits(inner.dict))
+      return std::nullopt;
   }
   for (const auto& [plain, now] : nested_) {
     if (!plain->same(now)) return false;
@@ -30,13 +31,13 @@ std::optional<bool> DictMemo::same(PyObject* dict) const {
 }
 
 void DictMemo::add(const Plain& plain, PyObject* now) {
-  if (!plain.is_mutable()) return;
+  if (!plain.is_mutable() && !plain.may_be_exchanged()) return;
   const DictMemo* inner = plain.memo_of(now);
   if (inner == nullptr) {
     nested_.emplace_back(&plain, now);
     return;
   }
-  dicts_.emplace_back(now, inner->version_);
+  dicts_.push_back({now, inner->version_, &plain});
   dicts_.insert(dicts_.end(), inner->dicts_.begin(), inner->dicts_.end());
   nested_.insert(nested_.end(), inner->nested_.begin(), inner->nested_.end());
 }

@@ -23,8 +23,9 @@ class DictMemo {
   /// Whether the dict is as it was; nullopt where that takes a whole look.
   std::optional<bool> same(PyObject* dict) const;
 
-  /// A whole look begins; `add` each value whose content may change without the dict's doing, and
-  /// `keep` the dict when all was found as it was.
+  /// A whole look begins; `add` each value whose content may change without the dict's doing, or
+  /// for which another object may stand by now (Roots::replace), and `keep` the dict when all was
+  /// found as it was.
   void begin() { version_ = 0, dicts_.clear(), nested_.clear(); }
   void add(const Plain& plain, PyObject* now);
   void keep(PyObject* dict);
@@ -34,7 +35,12 @@ class DictMemo {
   std::uint64_t version_ = 0;  ///< 0: none remembered
   /// Dicts in the dict, and in those, that are remembered too; each keeps those after it alive
   /// while it does not change.
-  std::vector<std::pair<PyObject*, std::uint64_t>> dicts_;
+  struct Inner {
+    PyObject* dict;
+    std::uint64_t version;
+    const Plain* plain;  ///< what it is compared with
+  };
+  std::vector<Inner> dicts_;
   /// Other values as they were, and the objects that stand there now.
   std::vector<std::pair<const Plain*, PyObject*>> nested_;
 };

@@ -422,7 +422,13 @@ bool HostState::is_tracked(const Slot& slot) const {
                              [&slot](const Slot& known) { return is_same_place(known, slot); });
 }
 
-bool HostState::take(std::shared_ptr<const SlotWatch> seen) {
+void HostState::guard(const std::string& path, PyObject* dict, PyObject* key) {
+  if (captured_ == nullptr) return;
+  captured_->add({Slot::Kind::kEntry, path, Root::guarding(roots_, dict), Root(roots_, key)},
+                 borrowed(find_entry(dict, key)));
+}
+
+bool HostState::take(std::shared_ptr<SlotWatch> seen) {
   captured_ = std::move(seen);
   bool is_new = false;
   for (const Slot& slot : captured_->slots()) {
@@ -468,7 +474,7 @@ std::vector<live::ForeignModule> HostState::modules() const {
 
 std::unique_ptr<live::ForeignWatch> HostState::watch(const live::PathOf&) const {
   return std::make_unique<WatchOf<SlotWatch>>(
-      captured_ != nullptr ? captured_ : std::make_shared<const SlotWatch>(roots_, moving_));
+      captured_ != nullptr ? captured_ : std::make_shared<SlotWatch>(roots_, moving_));
 }
 
 std::vector<HostChange> HostState::changes(const std::string& name) const {

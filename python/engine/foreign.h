@@ -119,9 +119,11 @@ class HostState final : public live::ForeignModules, public Watched {
   void add(Slot slot) { tensors_.push_back(std::move(slot)); }
   /// What a probe has seen. Gives whether there are tensors in it that were not tracked while it
   /// ran.
-  bool take(std::shared_ptr<const SlotWatch> seen);
+  bool take(std::shared_ptr<SlotWatch> seen);
   /// What the newest probe has seen, or null.
   const SlotWatch* seen() const { return captured_.get(); }
+  /// What stands in a dict under `key` is guarded, too.
+  void guard(const std::string& path, PyObject* dict, PyObject* key);
   const void* identity() const override { return this; }
   bool is_alive() const override { return true; }
   std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
@@ -136,7 +138,7 @@ class HostState final : public live::ForeignModules, public Watched {
   Roots& roots_;
   MovingPlaces& moving_;
   std::vector<Slot> tensors_;
-  std::shared_ptr<const SlotWatch> captured_;
+  std::shared_ptr<SlotWatch> captured_;
 };
 
 }  // namespace steptape::python

@@ -128,6 +128,17 @@ int set_entry(PyObject* dict, PyObject* key, PyObject* value) {
   return PyODict_Check(dict) ? PyODict_SetItem(dict, key, value) : PyDict_SetItem(dict, key, value);
 }
 
+void put_in_class(PyTypeObject* type, PyObject* key, PyObject* value) {
+  int failed = 0;
+  if (view_of(key).starts_with("__")) {
+    failed = PyType_Type.tp_setattro(reinterpret_cast<PyObject*>(type), key, value);
+  } else {  // a descriptor of the metaclass's is not asked
+    failed = PyDict_SetItem(dict_of_type(type).ptr(), key, value);
+    PyType_Modified(type);
+  }
+  if (failed != 0) throw py::error_already_set();
+}
+
 void put_at(PyObject* owner, PyObject* key, PyObject* value) {
   int failed = 0;
   if (is_member(key)) {
@@ -147,13 +158,7 @@ void put_at(PyObject* owner, PyObject* key, PyObject* value) {
     failed = PyObject_SetItem(owner, key, value);
   } else if (PyType_Check(owner)) {
     PyObject* holder = holder_of(owner, key);
-    auto* type = as_type(holder == nullptr ? owner : holder);
-    if (view_of(key).starts_with("__")) {
-      failed = PyType_Type.tp_setattro(reinterpret_cast<PyObject*>(type), key, value);
-    } else {  // a descriptor of the metaclass's is not asked
-      failed = PyDict_SetItem(dict_of_type(type).ptr(), key, value);
-      PyType_Modified(type);
-    }
+    put_in_class(as_type(holder == nullptr ? owner : holder), key, value);
   } else {
     failed = PyObject_GenericSetAttr(owner, key, value);
   }

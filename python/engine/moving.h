@@ -24,7 +24,10 @@ py::object held_at(PyObject* owner, PyObject* key);
 PyObject* holder_of(PyObject* type, PyObject* key);
 /// As PyDict_SetItem, of an OrderedDict too.
 int set_entry(PyObject* dict, PyObject* key, PyObject* value);
-/// Assigns to such a place; into a tuple a number for an equal one. Throws what Python raises.
+/// Sets an attribute of a class, whichever of its bases holds one of that name. Throws what Python
+/// raises.
+void put_in_class(PyTypeObject* type, PyObject* key, PyObject* value);
+/// Assigns to such a place, of a class in the one that holds it now; into a tuple a number for an equal one. Throws what Python raises.
 void put_at(PyObject* owner, PyObject* key, PyObject* value);
 /// Adds an item at the end of a list or deque, whatever `append` its class has: what that does
 /// besides was seen as it ran, and is done again by itself.

@@ -643,6 +643,13 @@ bool Plain::is_mutable() const {
   return true;
 }
 
+bool Plain::may_be_exchanged() const {
+  if (kind_ == Kind::kTuple || kind_ == Kind::kMethod)
+    return std::ranges::any_of(items_, &Plain::may_be_exchanged);
+  PyObject* const object = value_.get();
+  return kind_ == Kind::kIdentity && object != nullptr && may_stand_for(object, object);
+}
+
 const DictMemo* Plain::memo_of(PyObject* now) const {
   const bool is_dict =
       now != nullptr && PyDict_Check(now) && (kind_ == Kind::kDict || kind_ == Kind::kHooks);
@@ -662,8 +669,10 @@ bool Plain::same_dict(PyObject* now) const {
   if (const auto remembered = memo_.same(now)) return *remembered;
   memo_.begin();
   std::size_t i = 0;
-  const auto same_entry = [this, &i](PyObject* key, PyObject* item) {
+  bool is_kept = true;
+  const auto same_entry = [this, &i, &is_kept](PyObject* key, PyObject* item) {
     if (i == items_.size()) return false;
+    is_kept = is_kept && (PyUnicode_CheckExact(key) || !may_stand_for(key, key));
     if (kind_ != Kind::kHooks && !same_key(keys_[i].get(), key)) return false;
     if (!items_[i].same(item)) return false;
     memo_.add(items_[i++], item);
@@ -679,7 +688,7 @@ bool Plain::same_dict(PyObject* now) const {
     if (!same_entry(key, item)) return false;
   }
   if (i != items_.size()) return false;
-  memo_.keep(now);
+  if (is_kept) memo_.keep(now);
   return true;
 }
 

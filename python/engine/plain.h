@@ -71,6 +71,10 @@ class Plain {
   std::string token() const;
   /// Whether its content may change while the object stays the same one.
   bool is_mutable() const;
+  /// Whether it is compared with an object for which another one may come to stand.
+  bool may_be_exchanged() const;
+  /// False where it is held to another object.
+  bool admits(PyObject* object) const { return only_.is_empty() || only_.get() == object; }
   /// Whether something in it is not compared, as there is too much of it or it lies too deep.
   bool is_cut() const { return is_cut_; }
   /// Of a container: how many items it had.

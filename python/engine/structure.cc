@@ -330,9 +330,12 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     const std::size_t before = flat.tensors.size();
     take_items(into, value, node, depth);
     // one that was there before stays that object, and a replay would make another
-    node.is_shared = flat.tensors.size() != before;
-    if (node.is_shared)
-      containers_.emplace(value, container).first->second.is_fixed = holds_nothing_mutable(node);
+    const bool may_change = _PyObject_GetDictPtr(value) != nullptr;
+    node.is_shared = flat.tensors.size() != before || may_change;
+    if (node.is_shared) {
+      containers_.emplace(value, container).first->second.is_fixed =
+          !may_change && holds_nothing_mutable(node);
+    }
     // as Python writes it
     part.text += PyTuple_GET_SIZE(value) == 1 ? ",)" : ")";
   } else if (depth > 0 && PyList_CheckExact(value)) {

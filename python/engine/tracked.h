@@ -87,6 +87,10 @@ class Tracked {
   void hold_containers() const {
     if (host_ != nullptr && host_->seen() != nullptr) host_->seen()->hold_containers();
   }
+  /// A plan of the newest probe depends on what stands in a dict under `key`.
+  void guard(const std::string& path, PyObject* dict, PyObject* key) const {
+    if (host_ != nullptr) host_->guard(path, dict, key);
+  }
   /// Watcher::has_met of the newest probe.
   bool has_met(PyObject* object) const { return watcher_ != nullptr && watcher_->has_met(object); }
   /// Whether a reference to the object is kept from one probe to the next.

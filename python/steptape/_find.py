@@ -127,7 +127,7 @@ def modules_of(model):
             continue
         seen.add(id(module))
         yield path, module
-        inner = vars(module)["_modules"] if "_modules" in vars(module) else module._modules  # TorchScript's has another
+        inner = vars(module)["_modules"] if "_modules" in vars(module) else getattr(module, "_modules", {})  # TorchScript's has another
         held += [(f"{path}.{name}" if path else name, each) for name, each in reversed(inner.items()) if each is not None]
 
 

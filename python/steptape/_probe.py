@@ -31,7 +31,7 @@ class Looking:
     def _follow_groups(self):
         # the engine knows numbers by the optimizer that has the groups, not by one that wraps and shows it
         for name, optimizer in sorted(self.optimizers.items(), key=lambda named: "param_groups" not in vars(named[1])):
-            for g, group in enumerate(optimizer.param_groups):
+            for g, group in enumerate(getattr(optimizer, "param_groups", ())):
                 path = f"{name}.param_groups[{g}]"
                 if id(group) in self._others:
                     self._others[id(group)].append(path)

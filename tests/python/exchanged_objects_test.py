@@ -614,3 +614,73 @@ def test_the_order_of_a_dict_that_the_step_takes_apart(case):
         return seen, step
 
     played_alike(play)
+
+
+class Thing:
+    pass
+
+
+PUT = {  # of `c`, where the step puts it: what it does, and which kinds can stand there
+    "a whole list": ("held.l[:] = [c]", "any"),
+    "a list that it empties": ("held.l.clear()\n    held.l.append(c)", "any"),
+    "a window": ("held.l.append(c)\n    held.l.pop(0)", "any"),
+    "the front of a window": ("held.l.insert(0, c)\n    del held.l[2:]", "any"),
+    "a tuple in a whole list": ("held.l[:] = [(c, 1)]", "any"),
+    "the last item of a queue": ("held.q[-1] = c", "any"),
+    "a queue that it empties": ("held.q.clear()\n    held.q.append(c)", "any"),
+    "a dict that it empties": ("held.d.clear()\n    held.d['a'] = c", "any"),
+    "the item of a list": ("held.l[-1] = c", "any"),
+    "a set": ("held.s.add(c)", "hashable"),
+    "a set, from a list": ("held.s.update([c])", "hashable"),
+    "a set that it empties": ("held.s.clear()\n    held.s.add(c)", "hashable"),
+    "a set, in a tuple": ("held.s.add((c, 1))", "hashable"),
+    "a set, by its operator": ("held.s.__ior__({c})", "hashable"),
+    "a set, unless it is there": ("if c not in held.s: held.s.add(c)", "hashable"),
+    "a new dict, as a key": ("held.d = {c: 1.}", "hashable"),
+    "a new dict, by fromkeys": ("held.d = dict.fromkeys([c])", "hashable"),
+    "a dict, as a key": ("held.d[c] = 1.", "hashable"),
+    "a dict, as a key in a tuple": ("held.d[(c, 1)] = 1.", "hashable"),
+    "a dict that it empties, as a key": ("held.d.clear()\n    held.d[c] = 1.", "hashable"),
+    "an attribute of it": ("c.tag = x", "object"),
+    "its dict": ("c.__dict__['tag'] = x", "object"),
+    "a number of it": ("c.tag = x.sum().item()", "object"),
+}
+KINDS = {
+    "tensor": (lambda i: torch.full((2,), float(i)), {"any", "hashable", "object"}), "object": (lambda i: Thing(), {"any", "hashable", "object"}),
+    "list": (lambda i: [1.0], {"any"}), "other list": (lambda i: [float(i)], {"any"}), "dict": (lambda i: {"v": 1.0}, {"any"}),
+    "tuple of a tensor": (lambda i: (torch.full((2,), float(i)),), {"any", "hashable"}), "list of a tensor": (lambda i: [torch.full((2,), float(i))], {"any"}),
+}
+TIMES = {"now and then": (4, 7, 20, 25), "late": (14,), "often": range(2, 30, 3)}
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("is_argument", [False, True], ids=["of the program", "argument"])
+@pytest.mark.parametrize("kind, put", [(kind, put) for kind in KINDS for put in PUT if PUT[put][1] in KINDS[kind][1]])
+def test_which_object_the_step_puts_somewhere(kind, put, is_argument, times):
+    def play(wrap):
+        make = KINDS[kind][0]
+        held = SimpleNamespace(c=make(0), l=[0, 0], q=collections.deque([0]), d={}, s=set())
+        held.l[:] = [held.c, held.c]
+        met = [held.c, *held.c] if kind.startswith("tuple") else [held.c]
+        scope = {"held": held}
+        exec(f"def step(x, z):\n    c = {'z' if is_argument else 'held.c'}\n    {PUT[put][0]}\n    return x * 2\n", scope)
+        step, seen = wrap(scope["step"]), []
+
+        def which(value):
+            known = [i for i, each in enumerate(met) if each is value and type(value) is not tuple]
+            if known or not isinstance(value, (list, tuple, set, dict, collections.deque)):
+                return known or (value if isinstance(value, (int, float)) else bits(value))
+            found = [(which(k), which(v)) for k, v in value.items()] if isinstance(value, dict) else [which(each) for each in value]
+            return sorted(map(repr, found)) if isinstance(value, set) else found
+
+        for i in range(30):
+            if i in TIMES[times]:
+                held.c = make(i)
+                met += [held.c, *held.c] if kind.startswith("tuple") else [held.c]
+            x = torch.full((2,), float(i))
+            step(x, held.c if is_argument else None)
+            tag = getattr(held.c, "tag", None)
+            seen.append([which(each) for each in (held.l, held.q, held.d, held.s)] + [bits(tag), copy.deepcopy(held.c) if kind in ("list", "other list", "dict") else None])
+        return seen, step
+
+    played_alike(play)

@@ -650,3 +650,47 @@ def test_a_step_that_sets_it_is_refused():
 
     step = played_alike(play)
     assert "host_effect" in codes_of(step), step.explain()
+
+
+SHARED = {  # what the step does with gradients of three parameters after backward, and the code of its refusal or None
+    "one of another": ("b.grad = a.grad", None),
+    "one of the two others": ("b.grad = a.grad\n    c.grad = b.grad", None),
+    "the first of the last": ("a.grad = c.grad", None),
+    "and returned": ("b.grad = a.grad\n    return a.grad", None),
+    "and kept": ("b.grad = a.grad\n    held.g = b.grad", None),
+    "a new one of two": ("b.grad = a.grad = torch.ones(2) * loss.detach()", None),
+    "over the same memory": ("b.grad = a.grad.detach()", None),
+    "a copy": ("b.grad = a.grad.clone()", None),
+    "one taken from another": ("b.grad, a.grad = a.grad, None", None),
+    "exchanged": ("a.grad, b.grad = b.grad, a.grad", None),
+    "an argument": ("b.grad = y", "rebound_tensor"),
+}
+
+
+@pytest.mark.parametrize("resets", [False, True], ids=["kept", "reset"])
+@pytest.mark.parametrize("way, code", SHARED.values(), ids=SHARED)
+def test_one_tensor_is_the_gradient_of_two_parameters(way, code, resets):
+    def play(wrap):
+        torch.manual_seed(0)
+        a, b, c = (torch.nn.Parameter(torch.randn(2)) for _ in range(3))
+        optimizer, held = torch.optim.SGD([a, b, c], lr=0.01), SimpleNamespace(g=None)
+        scope = dict(a=a, b=b, c=c, held=held, optimizer=optimizer, torch=torch)
+        exec("def step(x, y):\n    optimizer.zero_grad()\n    loss = ((a + 2 * b + 0.1 * c) * x).sum().square()\n    loss.backward()\n    optimizer.step()\n"
+             f"    {way}\n    return loss.detach()\n", scope)
+        step, seen = wrap(scope["step"]), []
+        for i in range(20):
+            if resets and i % 5 == 4:
+                a.grad = None
+            result = step(torch.full((2,), 0.1 * (i % 5)), torch.full((2,), 0.1 * i))
+            gradients = [p.grad for p in (a, b, c)]
+            seen.append((bits(result), bits(gradients), [[g is h for h in (*gradients, held.g, result)] for g in gradients]))
+            if i > 12 and gradients[1] is not None:
+                gradients[1].mul_(0.5)  # in both, where they are one
+                seen.append(bits([p.grad for p in (a, b, c)]))
+        return seen, bits([a, b, c]), step
+
+    step = played_alike(play)
+    if code is None:
+        assert step.stats["replayed"] >= 8, step.explain()
+    else:
+        assert step.stats["replayed"] == 0 and code in codes_of(step), step.explain()

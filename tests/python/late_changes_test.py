@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 
 import steptape
-from twins import codes_of
+from twins import bits, codes_of, played_alike
 
 CALLS, LATE = 24, 10
 cases = {}
@@ -1001,3 +1001,103 @@ def test_no_method_of_a_container_runs_that_eager_does_not_call():
         Counted.asked = 0
         assert step(torch.ones(1), table).item() == 12.0
         assert Counted.asked == 0
+
+
+@pytest.mark.parametrize("gone", [lambda i: i == 15, lambda i: i % 2, lambda i: i > 12], ids=["once", "in turns", "from then on"])
+@pytest.mark.parametrize("write", ["One.a = v", "type(one).a = v", "setattr(One, 'a', v)", "One.a = One.a + v", "One.a = 5.", "one.a = v"])
+def test_a_class_loses_the_attribute_that_its_base_has_too(write, gone):
+    def play(wrap):
+        class Base:
+            a = 1.
+
+        class One(Base):
+            a = 2.
+
+        one = One()
+        scope = dict(One=One, one=one)
+        exec(f"def step(x):\n    v = x.sum().item()\n    {write}\n    return x * 2\n", scope)
+        step, seen = wrap(scope["step"]), []
+        for i in range(24):
+            if gone(i) and "a" in vars(One):
+                del One.a
+            seen.append((bits(step(torch.full((2,), float(i)))), Base.a, vars(One).get("a"), vars(one).get("a")))
+        return seen, step
+
+    played_alike(play)
+
+
+class Marked(collections.namedtuple("Marked", "a b")):
+    pass
+
+
+class Fixed(collections.namedtuple("Fixed", "a b")):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("put", ["h.b = h.c", "h.d['b'] = h.c", "h.d = {'a': h.c}", "h.l.append(h.c)", "return x * 2, h.c", "h.b = type(h.c)(*h.c)", "return x * 2, type(h.c)(x * 2, 1)"])
+@pytest.mark.parametrize("kind, replays", [(Marked, False), (Fixed, True)])
+def test_a_tuple_that_can_be_marked_stays_that_object(kind, replays, put):
+    def play(wrap):
+        scope = dict(h=SimpleNamespace(c=kind(1., 2.), b=None, d={}, l=[]))
+        exec(f"def step(x):\n    {put}\n    return x * 2\n", scope)
+        h, step, seen = scope["h"], wrap(scope["step"]), []
+        for i in range(20):
+            if i == 15 and kind is Marked:
+                h.c.mark = 1
+            result = step(torch.full((2,), float(i)))
+            found = [h.b, *h.d.values(), *h.l[-1:], *(result if type(result) is tuple else ())]
+            seen.append([(type(each).__name__, getattr(each, "mark", None), bits(each)) for each in found if each is not None])
+        return seen, step
+
+    step = played_alike(play)
+    if replays or "type(h.c)" in put:
+        assert step.stats["replayed"] >= 10, step.explain()
+
+
+class Unborn(torch.nn.Module):
+    def __init__(self):
+        pass  # and torch's never runs
+
+
+class Chained(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.next = None
+
+
+def test_a_module_that_holds_itself_is_copied():
+    def play(wrap):
+        h = SimpleNamespace(c=Chained(), rows=[Chained(), Chained()], d={})
+        h.d["a"] = h.c
+
+        def step(x):
+            h.rows[0] = copy.deepcopy(h.d["a"])
+            h.d["a"] = copy.deepcopy(h.c)
+            return x * 2
+
+        step, seen = wrap(step), []
+        for i in range(20):
+            if i == 15:
+                h.c.next = h.c
+            seen.append(bits(step(torch.full((2,), float(i)))))
+        return seen, step
+
+    played_alike(play)
+
+
+@pytest.mark.parametrize("make", [lambda: torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=.1), lambda: torch.nn.Linear(2, 2), Unborn], ids=["optimizer", "module", "unborn"])
+def test_parts_that_have_lost_all_that_they_hold(make):
+    def play(wrap):
+        h = SimpleNamespace(part=make())
+
+        def step(x):
+            return x * 2 if h is not None else x
+
+        step, seen = wrap(step), []
+        for i in range(18):
+            if i == 12:
+                vars(h.part).clear()
+            seen.append(bits(step(torch.full((2,), float(i)))))
+        return seen, step
+
+    assert played_alike(play).stats["replayed"] >= 8

@@ -1,6 +1,7 @@
 """What comes with a batch and nothing looks at: file names, ids, dates. Replays go on whatever it is; a step that looks at it is another one
 for each."""
 import collections
+import dataclasses
 import datetime
 import decimal
 import itertools
@@ -334,6 +335,70 @@ def test_what_the_step_sets_on_what_it_is_given(kind, write, held, is_new):
         for i in range(24):
             out = kind() if is_new else one
             seen.append((bits(step(torch.full((2,), float(i)), held(out))), bits(out.loss)))
+        return seen, step
+
+    played_alike(play)
+
+
+Record = collections.namedtuple("Record", "x split name")
+
+
+@dataclasses.dataclass
+class Batch:
+    x: torch.Tensor
+    split: str
+    name: str
+
+
+BATCHES = {
+    "dict": (lambda x, split, name: {"x": x, "split": split, "name": name}, "b['x'], b['split']"), "dataclass": (Batch, "b.x, b.split"),
+    "named tuple": (Record, "b.x, b.split"), "list": (lambda x, split, name: [x, split, name], "b[0], b[1]"), "tuple": (lambda *parts: parts, "b[0], b[1]"),
+    "lists": (lambda x, split, name: {"x": x, "split": [split] * 2, "name": [name]}, "b['x'], b['split']"),
+    "bytes": (lambda x, split, name: [x, split.encode(), name], "b[0], b[1]"), "tuple within": (lambda x, split, name: [x, (split, 1.), name], "b[0], b[1]"),
+}
+LEFT = {
+    "returned": "return x * 2, split", "returned in a dict": "return {'y': x * 2, 'split': split}", "returned in a tuple": "return x * 2, (split, 1.)",
+    "kept": "held.last = split\n    return x * 2", "kept in a dict": "held.log['split'] = split\n    return x * 2", "appended": "held.rows.append(split)\n    return x * 2",
+    "kept at times": "if x[0].item() % 7 > 3: held.last = split\n    return x * 2", "kept in another's place": "held.last = (split, 1.) if x[0].item() % 7 > 3 else held.last\n    return x * 2",
+    "appended at times": "if x[0].item() % 7 > 3: held.rows.append(split)\n    return x * 2", "kept by a class": "type(held).split = split\n    return x * 2",
+}
+
+
+@pytest.mark.parametrize("splits", [lambda i: i >= 12, lambda i: i // 5 % 2, lambda i: i >= 20 and i % 2], ids=["once", "in turns", "late"])
+@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_a_text_that_nothing_looks_at_is_left_somewhere(batch, left, splits):
+    def play(wrap):
+        make, parts = BATCHES[batch]
+        held = type("Held", (), {})()
+        held.last, held.log, held.rows = None, {}, []
+        scope = {"held": held}
+        exec(f"def step(b):\n    x, split = {parts}\n    {LEFT[left]}\n", scope)
+        step, seen = wrap(scope["step"]), []
+        for i in range(36):
+            result = step(make(torch.full((2,), float(i)), "valid" if splits(i) else "train", f"{i}.png"))
+            seen.append((bits(result), held.last, dict(held.log), held.rows[-2:], getattr(type(held), "split", None)))
+        return seen, step
+
+    assert played_alike(play).stats["replayed"] >= 5
+
+
+POOL = {"text": ("a", "b"), "tuple of a text": ((1., "a"), (1., "b")), "tuple of bytes": ((b"a", 1.), (b"b", 1.)), "None and a text": ((None, 1.), ("x", 1.)),
+        "list of a text": (["a"], ["b"]), "tuples within": (((2., "a"), 1.), ((2., "b"), 1.)), "numbers": ((1., 2.), (1., 3.))}
+
+
+@pytest.mark.parametrize("turns", [lambda i: i // 5 % 2, lambda i: i % 2, lambda i: i >= 20], ids=["in fives", "in turns", "late"])
+@pytest.mark.parametrize("keep", ["h.best = (a, 1.) if v > 3 else h.best", "h.best = a if v > 3 else h.best", "if v > 3: h.best = a", "h.d['a'] = a if v > 3 else None",
+                                  "if v > 3: h.rows.append(a)", "h.best, h.last = (a, 2.), h.best", "h.last = h.best\n    if v > 3: h.best = (a,)"])
+@pytest.mark.parametrize("pool", POOL)
+def test_a_tuple_of_the_program_s_is_given_and_kept(pool, keep, turns):
+    def play(wrap):
+        scope = dict(h=SimpleNamespace(best=None, last=None, d={}, rows=[]))
+        exec(f"def step(x, a):\n    v = x[0].item()\n    {keep}\n    return x * 2\n", scope)
+        h, step, seen = scope["h"], wrap(scope["step"]), []
+        for i in range(30):
+            seen.append(bits(step(torch.tensor([i % 7 + .5, 1.]), POOL[pool][bool(turns(i))])))
+            seen.append(repr((h.best, h.last, h.d, h.rows[-2:])))
         return seen, step
 
     played_alike(play)

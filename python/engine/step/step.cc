@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -319,9 +320,11 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   const auto was_read = [](PyObject* object) {
     return FollowedNumbers::current().was_read(object);
   };
+  std::set<std::size_t> guarded;
   at_end_of_watch_ = [&](watch::Watcher& watcher) {
     unread_.for_each_read(before.singles, was_read, [&](std::size_t i, const std::string& name) {
       watcher.guard(name, unread_.values().ptr(), py::int_(i).ptr());
+      guarded.insert(i);
     });
   };
   const auto is_over = c10::make_scope_exit([this] { at_end_of_watch_ = nullptr; });
@@ -346,6 +349,10 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   }
   followed->put_again();
   pack::Results flat = outcome_of(hints, given, before.leaves.size(), result);
+  // what the step only leaves, as its result or in a place
+  unread_.for_each_read(before.singles, was_read, [&](std::size_t i, const std::string& name) {
+    if (guarded.insert(i).second) guard(name, unread_.values().ptr(), py::int_(i).ptr());
+  });
   if (have_places_changed) take_or_refuse_changed_places(given, changed_places, hints);
   if (!unread_.settle(before.singles, was_read)) hints.discard();
   followed.reset();

@@ -780,8 +780,10 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     }
     FollowedNumbers::current().escape(self);
   }
-  if ((PyUnicode_Check(self) && name == "format") || (PyAnySet_Check(self) && name == "add"))
+  if (PyUnicode_Check(self) && name == "format")
     made.for_each([this](PyObject* value) { look_at_address(value); });
+  if (PyAnySet_Check(self) || name == "fromkeys")
+    made.for_each([this](PyObject* value) { look_at_key(value); });
   if (name == "__hash__" || name == "__repr__" || name == "__str__" || name == "__format__") {
     look_at_address(self);
     made.for_each([this](PyObject* value) { look_at_address(value); });

@@ -277,7 +277,8 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
                        PyDict_GetItemWithError(*dict, name) != nullptr;
     load_of_tensor(object, name, path);
     if (given_.contains(object)) {
-      if (!holds) return;  // which it has is compared
+      // which it has is compared
+      if (!holds && text_of(name) != "__dict__") return;
       return refuse("the step reads the attribute `" + text_of(name) +
                     "` of a tensor that it is given, which is another one in each call");
     }
@@ -427,7 +428,9 @@ void Watcher::store_attribute(PyObject* object, PyObject* its_name, const char* 
   if (PyType_Check(object)) {
     PyObject* of_meta = _PyType_Lookup(Py_TYPE(object), name);
     if (is_member(of_meta)) return refuse_member(object, of_meta);
-    return write(Kind::kAttribute, object, name, type_name(as_type(object)) + "." + text_of(name));
+    const std::string path = type_name(as_type(object)) + "." + text_of(name);
+    read(Kind::kHolder, object, name, path);  // a base's is another one
+    return write(Kind::kAttribute, object, name, path);
   }
   PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
   if (PyCell_Check(object) && !own_cells_.contains(object))
@@ -447,6 +450,10 @@ void Watcher::store_attribute(PyObject* object, PyObject* its_name, const char* 
     if (is_member(found)) return refuse_member(object, found);
     if (is_set_by_c(found)) refuse_incomparable("writes an attribute of", object);
     return;
+  }
+  if (given_.contains(object)) {
+    return refuse("the step sets the attribute `" + text_of(name) +
+                  "` of a tensor that it is given, which is another one in each call");
   }
   if (PyObject* dict = load_namespace(object)) write(Kind::kEntry, dict, name, path);
 }
@@ -765,15 +772,11 @@ void Watcher::load_fixed(PyObject* value) {
            "` to a function of C's, which may read any of it");
   }
   if (PyModule_Check(value)) return;
+  if (is_part_of_model(value)) return load_part_of_model(value);
   if (!PyType_Check(value)) {
-    const bool is_model = is_part_of_model(value);  // which is compared as a whole
     for (const auto& [name, held] : attributes_of(value)) {
-      if (!is_model) load_attribute(value, name);
+      load_attribute(value, name);
       FollowedNumbers::current().escape(held);
-      if (!is_model || !PyDict_Check(held)) continue;
-      for (const auto& [path, registered] : entries_of(held)) {
-        if (is_tensor(registered) || is_part_of_model(registered)) load_fixed(registered);
-      }
     }
     return;
   }
@@ -782,6 +785,24 @@ void Watcher::load_fixed(PyObject* value) {
     load_members(reinterpret_cast<PyObject*>(base));
     const py::object dict = dict_of_type(base);
     for (const auto& [name, held] : entries_of(dict.ptr())) FollowedNumbers::current().escape(held);
+  }
+}
+
+void Watcher::load_part_of_model(PyObject* part) {
+  std::vector<PyObject*> open{part};
+  std::unordered_set<PyObject*> seen{part};  // a module may stand in itself
+  while (!open.empty()) {
+    PyObject* const next = open.back();
+    open.pop_back();
+    for (const auto& [name, held] : attributes_of(next)) {
+      if (is_tensor(next)) load_attribute(next, name);
+      FollowedNumbers::current().escape(held);
+      if (is_tensor(next) || !PyDict_Check(held)) continue;
+      for (const auto& [path, registered] : entries_of(held)) {
+        const bool leads_on = is_tensor(registered) || is_part_of_model(registered);
+        if (leads_on && seen.insert(registered).second) open.push_back(registered);
+      }
+    }
   }
 }
 

@@ -247,10 +247,34 @@ void Watcher::give(PyObject* value, int depth) {
 }
 
 void Watcher::take_back(PyObject* value) {
-  if (given_containers_.erase(value) == 0) return;
-  fresh_.erase(value);
-  FollowedNumbers::current().let_go(value);
-  if (PyObject* dict = dict_of(value)) take_back(dict);
+  std::vector<PyObject*> open{value};  // tuples may be nested without end
+  while (!open.empty() && !given_containers_.empty()) {
+    PyObject* const next = open.back();
+    open.pop_back();
+    // who reads a tuple has read what is in it
+    if (PyTuple_Check(next)) add_held(next, open);
+    if (given_containers_.erase(next) == 0) continue;
+    fresh_.erase(next);
+    FollowedNumbers::current().let_go(next);
+    if (PyObject* dict = dict_of(next)) open.push_back(dict);
+  }
+}
+
+void Watcher::mark_fixed_in(PyObject* value, const std::string& path) {
+  std::vector<PyObject*> open{value};
+  std::unordered_set<PyObject*> seen;
+  while (!open.empty()) {
+    PyObject* const next = open.back();
+    open.pop_back();
+    if (is_atom(next) || is_tensor(next) || !seen.insert(next).second) continue;
+    if (is_fixed(next)) {
+      if (!is_part_of_model(next)) mark(next, path);
+    } else if (PyTuple_Check(next) || PyList_Check(next) || is_deque(next)) {
+      add_held(next, open);
+    } else if (PyObject* dict = PyDict_Check(next) ? next : dict_of(next)) {
+      for (const auto& [key, item] : entries_of(dict)) open.push_back(item);
+    }
+  }
 }
 
 void Watcher::guard(const std::string& path, PyObject* dict, PyObject* key) {
@@ -297,6 +321,7 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
   slot.is_guarded = is_read && !follows && !is_argument;
   slot.place = locate();
   const std::size_t position = entry->second = slots_->add(std::move(slot), value);
+  if (value && is_argument) mark_fixed_in(value.ptr(), path);
   // whatever number stands there, it is that class which holds it
   if (follows && kind == Kind::kAttribute) note(Kind::kHolder, owner, key, path, true);
   return position;
@@ -405,6 +430,17 @@ void Watcher::look_at_address(PyObject* value, int depth) {
   for (PyObject* const each : held) look_at_address(each, depth - 1);
 }
 
+void Watcher::look_at_key(PyObject* value, int depth) {
+  look_at_address(value);
+  if (value == nullptr || depth == 0 || is_atom(value)) return;
+  if (!PyTuple_Check(value) && !PyList_Check(value) && !PyDict_Check(value) &&
+      !PyAnySet_Check(value))
+    return look_which(value, nullptr);
+  std::vector<PyObject*> held;
+  add_held(value, held);
+  for (PyObject* const each : held) look_at_key(each, depth - 1);
+}
+
 /// A dict as it was before the step added entries to it; null where that is what it is, or nobody
 /// knows.
 py::object Watcher::content_before(PyObject* dict) const {
@@ -444,10 +480,51 @@ py::object Watcher::value_before(const Slot& slot) const {
   return stolen(PyDict_Keys(before.ptr()));
 }
 
+std::vector<PyObject*> Watcher::given_in(PyObject* owner) const {
+  std::vector<PyObject*> given;
+  if ((given_containers_.empty() && given_.empty()) || is_array(owner)) return given;
+  std::vector<std::pair<PyObject*, int>> open;
+  // which of the places that count as arguments hold one object is compared
+  if (PyDict_Check(owner)) {
+    for (const auto& [key, item] : entries_of(owner)) {
+      open.emplace_back(key, 0);
+      if (!moving_.is_argument(owner, key)) open.emplace_back(item, 0);
+    }
+  } else {
+    const py::object items = list_of(owner);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.ptr()); ++i) {
+      if (!moving_.is_argument(owner, py::int_(i).ptr()))
+        open.emplace_back(PyList_GET_ITEM(items.ptr(), i), 0);
+    }
+  }
+  constexpr int kDepth = 6;
+  while (!open.empty()) {
+    const auto [value, depth] = open.back();
+    open.pop_back();
+    const bool is_given = is_tensor(value)
+                              ? given_.contains(value)
+                              : !PyTuple_Check(value) && given_containers_.contains(value);
+    if (is_given) {
+      given.push_back(value);
+    } else if (depth < kDepth && (is_container(value) || PyTuple_Check(value))) {
+      std::vector<PyObject*> held;
+      add_held(value, held);
+      for (PyObject* const each : held) open.emplace_back(each, depth + 1);
+    }
+  }
+  return given;
+}
+
 void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_ssize_t> appended) {
   // whether one drops items is asked wherever a length or a position follows from what was there
   if (is_deque(owner)) read(Kind::kMost, owner, nullptr, path + ".maxlen");
   const std::size_t position = note(Kind::kContent, owner, nullptr, path, false);
+  const auto [held, is_first] = given_in_changed_.try_emplace(owner);
+  if (is_first) held->second = given_in(owner);
+  if (!appended) {  // that it is in there, and no other, is not to be asked of the content alone
+    for (PyObject* const each : std::exchange(held->second, {}))
+      is_tensor(each) ? look_which(each, nullptr) : mark(each, path);
+  }
   Slot& slot = slots_->slot(position);
   if (!locks_.empty()) written_under_lock_.emplace_back(position, locks_.back().lock);
   slot.place = locate();
@@ -502,6 +579,7 @@ void Watcher::look_which(PyObject* object, PyObject* among) {
   look_at_reference(object);
   if (PyWeakref_CheckRef(object)) object = referent_of(object);  // found by that
   find_by(object);
+  if (PyTuple_Check(object) || PyFrozenSet_Check(object)) return look_at_key(object);
   if (given_methods_.contains(object)) {
     refuse(
         "the step asks which object a method is that it is given, and each call may make another");
@@ -680,7 +758,7 @@ bool Watcher::look(const Instruction& given) {
       if (gives_objects_ != 0) load_objects(in.first);
       break;
     case Operation::kHash:  // a set goes over them in the order of their addresses
-      for (Py_ssize_t i = 0; i < in.count; i += in.stride) look_at_address(in.arguments[i]);
+      for (Py_ssize_t i = 0; i < in.count; i += in.stride) look_at_key(in.arguments[i]);
       break;
     case Operation::kIdentity:
       if (!is_atom(in.first) && !is_atom(in.second)) {
@@ -715,6 +793,7 @@ bool Watcher::look(const Instruction& given) {
       }
       look_up(in.first, "__iter__");
       load_content(in.first);
+      if (in.hashes) look_at_key(in.first);
       break;
     case Operation::kNext:
       load_iterator(in.first);

@@ -286,6 +286,9 @@ class Watcher final : public Listener, private Met {
   py::object value_before(const Slot& slot) const;
   /// What a text is made of, or a set.
   void look_at_address(PyObject* value, int depth = 6);
+  /// What becomes a key, or goes into a set, or is looked for there: which object a tensor is, or
+  /// one that is known by its address.
+  void look_at_key(PyObject* value, int depth = 6);
   /// Something is found by this key, or by what it was made of, which is there for as long as it:
   /// a tuple, frozenset or method of an object that has no hash of its own.
   void find_by(PyObject* key, bool is_inside = false, int depth = 6);
@@ -303,6 +306,9 @@ class Watcher final : public Listener, private Met {
   /// it.
   std::unordered_set<PyObject*> put_into(PyObject* container) const;
   /// Something is written to an object that did not exist before, but may be given.
+  /// The tensors, lists, dicts and objects that the step is given and that stand in a container of
+  /// the program's, in places that do not count as arguments.
+  std::vector<PyObject*> given_in(PyObject* owner) const;
   void change_given(PyObject* object) {
     if (!given_containers_.contains(object)) return;
     if (place_of_change_.empty()) place_of_change_ = locate();
@@ -313,6 +319,9 @@ class Watcher final : public Listener, private Met {
   void add_object(PyObject* value, const std::string& path);
   /// What is given was met in a place of the program's: it existed before, too.
   void take_back(PyObject* value);
+  /// Functions, classes and the like in what stands in a place that counts as an argument, which
+  /// other calls are held to.
+  void mark_fixed_in(PyObject* value, const std::string& path);
   bool exists(PyObject* value) const { return existing_.contains(value); }
   /// The same, or whether the step is given it.
   bool was_there(PyObject* value) const {
@@ -447,6 +456,9 @@ class Watcher final : public Listener, private Met {
   void load_object(PyObject* value, std::vector<PyObject*>& more);
   /// The same of one that is known by its identity, a class with all that its own are found in.
   void load_fixed(PyObject* value);
+  /// Numbers in a module or an optimizer, which is compared as a whole, and in what is registered
+  /// there, escape.
+  void load_part_of_model(PyObject* part);
   /// What code of C's may look at in `value`: the items of containers, and of those in them.
   void load_whole(PyObject* value);
   /// How many containers that were there before, for which equal ones do, are in a value.
@@ -627,6 +639,9 @@ class Watcher final : public Listener, private Met {
   std::unordered_map<PyObject*, std::vector<std::size_t>> written_entries_;
   /// By the list or deque: the slots of its items that the step has assigned.
   std::unordered_map<PyObject*, std::vector<std::size_t>> written_items_;
+  /// By the container that the step changes as a whole: what it is given was in there before, as
+  /// long as the step only appends.
+  std::unordered_map<PyObject*, std::vector<PyObject*>> given_in_changed_;
   bool is_torchs_class(PyTypeObject* type);
   /// Whether torch's code works on what its instances hold, though the class may be the program's.
   bool is_made_of_torchs_class(PyTypeObject* type);
