@@ -45,7 +45,10 @@ inline const torch::autograd::AutogradMeta* autograd_meta_of(const c10::TensorIm
 }
 
 inline bool requires_grad(const torch::autograd::AutogradMeta* meta) {
-  return meta != nullptr && (meta->requires_grad_ || meta->grad_fn_ != nullptr);
+  if (meta == nullptr) return false;
+  // a view does when what it is one of does
+  return meta->requires_grad_ || meta->grad_fn_ != nullptr ||
+         (meta->is_view_ && meta->requires_grad());
 }
 
 /// The dtype that the tensor's gradient is to have (`grad_dtype`, torch 2.10) as a number, -1 where

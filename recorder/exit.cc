@@ -1,5 +1,6 @@
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <numeric>
@@ -281,10 +282,15 @@ class Exit {
   using Identities = std::unordered_map<const c10::TensorImpl*, Identity>;
 
   /// The tensors that the caller has already; of several places where one stands, the first.
-  Identities known_identities() const {
+  Identities known_identities() {
     Identities known;
-    const auto add = [&known](const at::Tensor& tensor, Identity::Of of, std::size_t position) {
+    const auto add = [&](const at::Tensor& tensor, Identity::Of of, std::size_t position) {
+      if (!tensor.defined()) return;
       known.try_emplace(tensor.unsafeGetTensorImpl(), Identity{of, position});
+      const auto* meta = torch::autograd::impl::get_view_autograd_meta(tensor);
+      if (meta == nullptr || !meta->has_bw_view() || of == Identity::Of::kGradient) return;
+      const at::Tensor& base = meta->get_backward_view().base_;
+      views_of_.try_emplace(base.unsafeGetTensorImpl(), Identity{of, position});
     };
     for (std::size_t i = 0; i < arguments_.size(); ++i) {
       add(arguments_[i].tensor, Identity::Of::kArgument, i);
@@ -319,6 +325,38 @@ class Exit {
     return identity;
   }
 
+  /// What result `k` is a view of, for autograd. Nothing for a view of what is neither known to
+  /// the caller nor made by the step.
+  std::optional<Identity::View> view_of(std::size_t k, const Identities& known) {
+    const at::Tensor& result = recorded_.results[k];
+    const auto* meta = torch::autograd::impl::get_view_autograd_meta(result);
+    if (meta == nullptr || !meta->has_bw_view() || result.requires_grad()) return std::nullopt;
+    const at::Tensor& base = meta->get_backward_view().base_;
+    Identity::View view{.base = state_.tensor_table.recognise(base),
+                        .creation = meta->get_creation_meta()};
+    for (const Identities* each : {&known, &std::as_const(views_of_)}) {
+      const auto found = each->find(base.unsafeGetTensorImpl());
+      if (found == each->end()) continue;
+      view.of = found->second.of;
+      view.position = found->second.position;
+      const bool can_be_had = view.of == Identity::Of::kArgument ||
+                              view.of == Identity::Of::kTracked || view.of == Identity::Of::kResult;
+      return can_be_had ? std::optional(view) : std::nullopt;
+    }
+    const auto is_base = [&base](const at::Tensor& other) { return other.is_same(base); };
+    const auto later = std::ranges::find_if(recorded_.results, is_base);
+    if (later != recorded_.results.end()) {
+      view.of = Identity::Of::kResult;
+      view.position = static_cast<std::size_t>(later - recorded_.results.begin());
+      return view;
+    }
+    if (!is_made(view.base)) return std::nullopt;
+    const auto made = std::ranges::find_if(bases_, is_base);
+    view.position = static_cast<std::size_t>(made - bases_.begin());
+    if (made == bases_.end()) bases_.push_back(base);
+    return view;
+  }
+
   void write_results() {
     bool is_unconsumed = false;
     Identities known = known_identities();
@@ -351,6 +389,7 @@ class Exit {
         }
         refuse_shared_counters(id);
         recorded_.identities.back().version = version_of(result).value_or(0);
+        recorded_.identities.back().view = view_of(k, known);
       }
       if (result.grad_fn() != nullptr) recorded_.identities.back().node = result.grad_fn()->name();
       if (!state_.graphs.is_unconsumed(result)) continue;
@@ -688,6 +727,9 @@ class Exit {
     at::Tensor tensor;
   };
   std::vector<GivenMemory> given_memory_;
+  std::vector<at::Tensor> bases_;  ///< that the step made, of results that are views
+  Identities views_of_;  ///< by what they are views of, which the caller may not hold: arguments
+                         ///< and tracked tensors
   std::vector<at::Tensor> gradients_;  ///< by position in Recording::exit_gradients
 };
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -17,6 +18,10 @@
 #include "recorder/frontend_hints.h"
 #include "recorder/intercept/interceptor.h"
 #include "trace/model.h"
+
+namespace torch::autograd {
+enum class CreationMeta : std::uint8_t;
+}
 
 namespace steptape::recorder {
 
@@ -57,6 +62,14 @@ struct Identity {
   /// "", and how often the step has written it.
   std::string node = {};
   std::uint32_t version = 0;
+  /// Of a view, to autograd, of a tensor that requires no gradient.
+  struct View {
+    Of of = Of::kNothing;      ///< kArgument, kTracked or kResult; kNothing: the step made it
+    std::size_t position = 0;  ///< there, or among those that the step made
+    trace::TensorId base = trace::kNoTensor;
+    torch::autograd::CreationMeta creation = {};
+  };
+  std::optional<View> view = {};
 };
 
 struct Recorded {

@@ -1,10 +1,12 @@
 #include "session/step_outputs.h"
 
+#include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -381,8 +383,12 @@ std::vector<at::Tensor> StepOutputs::commit(
   for (const auto& [input, by] : written_inputs_) {
     move(*arguments[input].tensor.unsafeGetTensorImpl(), by);
   }
+  std::map<std::size_t, at::Tensor> bases;
   for (std::size_t i = 0; i < results_.size(); ++i) {
     outcome.results[i] = result_of(i, outcome.results, arguments, gradients_at_entry);
+  }
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    if (identities_[i].view) make_view(i, outcome.results, arguments, bases);
   }
   return std::move(outcome.results);
 }
@@ -433,6 +439,35 @@ at::Tensor StepOutputs::result_of(std::size_t index, std::vector<at::Tensor>& re
   }
   if (const std::string& node = identities_[index].node; !node.empty()) give_graph(made, node);
   return made;
+}
+
+void StepOutputs::make_view(std::size_t index, const std::vector<at::Tensor>& results,
+                            std::span<const live::Argument> arguments,
+                            std::map<std::size_t, at::Tensor>& bases) const {
+  const recorder::Identity::View& view = *identities_[index].view;
+  const at::Tensor& result = results[index];
+  at::Tensor base;
+  switch (view.of) {
+    case recorder::Identity::Of::kArgument:
+      base = arguments[view.position].tensor;
+      break;
+    case recorder::Identity::Of::kTracked:
+      base = guards_.tracked().tensor(view.position);
+      break;
+    case recorder::Identity::Of::kResult:
+      base = results[view.position];
+      break;
+    default: {
+      at::Tensor& made = bases[view.position];
+      if (!made.defined())
+        made = replayer::alias_of(result, recording_.tensors[results_[index].tensor],
+                                  recording_.tensors[view.base]);
+      base = made;
+    }
+  }
+  if (base.requires_grad() || result.is_inference()) return;
+  // the very tensor, which other results may be, too
+  torch::autograd::as_view(base, result, true, true, nullptr, nullptr, view.creation);
 }
 
 at::Tensor StepOutputs::alias_of(const at::Tensor& base, const Result& result) const {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -107,6 +108,11 @@ class StepOutputs {
   at::Tensor result_of(std::size_t index, std::vector<at::Tensor>& results,
                        std::span<const live::Argument> arguments,
                        const std::vector<at::Tensor>& gradients_at_entry) const;
+  /// Makes a result a view of what it was one of. `bases`: those that the step made, by
+  /// Identity::View::position, as far as they are there.
+  void make_view(std::size_t index, const std::vector<at::Tensor>& results,
+                 std::span<const live::Argument> arguments,
+                 std::map<std::size_t, at::Tensor>& bases) const;
   at::Tensor alias_of(const at::Tensor& base, const Result& result) const;
 
   const trace::Recording& recording_;

@@ -6,10 +6,11 @@ import types
 
 import pytest
 import torch
+from torch import nn
 
 import steptape
 from classification import STEPS, Plain, Training, batch, classifier, small_model
-from twins import bits, compare, is_refused, replays_as_a_rule
+from twins import bits, compare, is_refused, played_alike, replays_as_a_rule
 
 
 def test_a_step_that_gives_its_arguments_back():
@@ -236,3 +237,66 @@ def test_a_loaded_step_returns_a_tensor_that_none_of_its_ops_reads(tmp_path):
     step.save(tmp_path / "run.tape", state=True)
     doubled, table = steptape.load(tmp_path / "run.tape")["kept"](torch.ones(4))
     assert doubled.tolist() == [2.] * 4 and table.tolist() == [0., 1., 2., 3.]
+
+
+VIEWS = [  # what a step leaves that is a view to autograd, or looks like one
+    "return held.big[1], y", "held.v = held.big[1]\n    return y", "return x[:1], y", "return y[:1], y", "return y, y[:1]", "return (x * 3)[:1], y",
+    "z = x * 3\n    return z[:1], z[1:]", "z = x * 3\n    held.v = z[:1]\n    return y, z[1:]", "return held.big.view(12), y", "return held.big.t(), held.big.t()",
+    "return held.big.detach(), y", "return torch.unbind(y), x", "return torch.chunk(x * 5, 2), y",
+    "return y.unsqueeze(0), y.expand(3, 2)", "return held.buffer[0], held.buffer", "held.buffer.add_(1)\n    return held.buffer[0], y",
+    "held.buffer.add_(1)\n    held.v = held.buffer[:1]\n    held.v.mul_(2)\n    return y", "return x.view(2), x", "return y.real, y", "with torch.no_grad():\n        v = held.p[0]\n    return v.detach(), y",
+    "v = y[:1]\n    return v, v", "return y[None][0][:1], y * 2", "return held.part[0], y", "return y.squeeze(), y",
+]
+
+
+@pytest.mark.parametrize("left", VIEWS)
+def test_what_a_result_is_a_view_of(left):
+    def play(wrap):
+        held = types.SimpleNamespace(big=torch.arange(12.).reshape(3, 4), v=None, part=torch.arange(6.)[2:].view(2, 2), p=nn.Parameter(torch.ones(3, 2)), buffer=torch.zeros(4))
+        scope = {"held": held, "torch": torch}
+        exec(f"def step(x):\n    y = x * 2\n    {left}\n", scope)
+        step, seen = wrap(scope["step"]), []
+
+        def tensors(value):
+            return [value] if torch.is_tensor(value) else [each for part in value for each in tensors(part)]
+
+        for i in range(18):
+            x = torch.tensor([1. + i, 2.])
+            results = tensors(step(x)) + [held.v] * (held.v is not None)
+            known = [x, held.big, held.p, held.buffer, held.big._base, held.part, held.part._base, *results]
+            for each in results:
+                base = each._base
+                seen.append((each._is_view(), [k for k, other in enumerate(known) if base is not None and other is base],
+                             bits(None if base is None else base.detach()), bits(each.detach()), each.storage_offset(), each.requires_grad))
+            if i > 10:  # the program goes on with it
+                try:
+                    results[0].mul_(torch.ones((), requires_grad=True))
+                    seen.append((results[0].requires_grad, results[0]._base is not None and results[0]._base.requires_grad))
+                except RuntimeError as error:
+                    seen.append(str(error)[:60])
+                for name in ("big", "buffer", "part"):
+                    seen.append((getattr(held, name).requires_grad, bits(getattr(held, name).detach())))
+                    setattr(held, name, getattr(held, name).detach().clone())
+        return seen, step
+
+    assert played_alike(play).stats["replayed"] >= 4
+
+
+@pytest.mark.parametrize("how", [lambda base, view: base.requires_grad_(), lambda base, view: view[:1].mul_(torch.ones((), requires_grad=True))], ids=["set", "written"])
+@pytest.mark.parametrize("read", ["program", "buffer", "argument"])
+def test_what_a_tensor_is_a_view_of_comes_to_require_a_gradient(read, how):
+    def play(wrap):
+        base = torch.arange(6.)
+        held = nn.Module()
+        held.register_buffer("view", base[2:4])
+        other = types.SimpleNamespace(view=held.view)
+        step = wrap({"program": lambda x: x * other.view, "buffer": lambda x: x * held.view, "argument": lambda x: x * 1}[read])
+        seen = []
+        for i in range(16):
+            if i == 11:
+                how(base, held.view)
+            result = step(held.view if read == "argument" else torch.full((2,), float(i)))
+            seen.append((result.requires_grad, bits(result.detach())))
+        return seen, step
+
+    assert played_alike(play).stats["replayed"] >= 5
