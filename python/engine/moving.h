@@ -27,7 +27,8 @@ int set_entry(PyObject* dict, PyObject* key, PyObject* value);
 /// Sets an attribute of a class, whichever of its bases holds one of that name. Throws what Python
 /// raises.
 void put_in_class(PyTypeObject* type, PyObject* key, PyObject* value);
-/// Assigns to such a place, of a class in the one that holds it now; into a tuple a number for an equal one. Throws what Python raises.
+/// Assigns to such a place, of a class in the one that holds it now; into a tuple a number for an
+/// equal one. Throws what Python raises.
 void put_at(PyObject* owner, PyObject* key, PyObject* value);
 /// Adds an item at the end of a list or deque, whatever `append` its class has: what that does
 /// besides was seen as it ran, and is done again by itself.

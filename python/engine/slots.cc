@@ -424,6 +424,15 @@ bool SlotWatch::is_by_own_entries(std::size_t position) const {
   return same == py::len(before) && size_of(dict) == static_cast<Py_ssize_t>(same) + added;
 }
 
+bool SlotWatch::is_set_in_base(const Slot& slot) const {
+  PyObject* const type = slot.owner.get();
+  PyObject* const holder = type == nullptr ? nullptr : holder_of(type, slot.key.get());
+  return holder != type && std::ranges::any_of(slots_, [&](const Slot& other) {
+           return other.kind == Slot::Kind::kAttribute && other.is_written &&
+                  other.owner.get() == holder && is_same_key(other.key.get(), slot.key.get());
+         });
+}
+
 std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
   std::vector<SlotChange> changes;
   // as others are added, items that were assigned stand elsewhere
@@ -447,6 +456,7 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
     // that others were added is done again, and nothing else was done to it
     const bool grows = slot.kind == Slot::Kind::kSize || slot.kind == Slot::Kind::kItem;
     if (grows && !slot.is_written && appended_to.contains(slot.owner.get())) continue;
+    if (slot.kind == Slot::Kind::kAttribute && !slot.is_written && is_set_in_base(slot)) continue;
     const py::object now = slot.value();
     const bool is_same = values_[i].same(now.ptr());
     // put there and taken away again: so would be what the program may have put there meanwhile

@@ -130,6 +130,8 @@ class SlotWatch {
   /// Whether what the step asked a dict about, and which was another answer before, comes of
   /// entries that it has assigned since, as replays do, too.
   bool is_by_own_entries(std::size_t position) const;
+  /// Whether what a class has under a name is what the step has set in one of its bases.
+  bool is_set_in_base(const Slot& slot) const;
   bool is_written_array(std::size_t position) const;
   /// The same of items of a container that was gone over: their keys.
   std::vector<py::object> moving_items(std::size_t position) const;

@@ -396,6 +396,7 @@ void Structure::settle(const std::function<bool(PyObject*)>& is_held_here) {
   containers_.clear();
   given_.clear();
   is_known_ = nullptr;
+  is_given_key_ = nullptr;
 }
 
 void Structure::take_items(const Taking& into, PyObject* sequence, Node& node, int depth) {
@@ -412,6 +413,8 @@ void Structure::take_dict(const Taking& into, PyObject* dict, Node& node, int de
     if (!node.items.empty()) into.part.text += ", ";
     into.part.text += text_of_constant(key) + ": ";
     node.keys.emplace_back(into.roots, key);
+    if (is_given_key_ && is_given_key_(key))
+      into.part.opaque = type_name(dict) + " under keys that it is given";
     const bool is_twice = mirror != nullptr && find_entry(mirror, key) == value;
     node.items.push_back(take(into, value, is_twice ? 2 : 1, depth - 1));
   }

@@ -68,6 +68,12 @@ class Structure {
     is_known_ = std::move(is_known);
   }
 
+  /// Until `settle` a dict in which something stands under a key that this says the call was given
+  /// is opaque: another call is given another one.
+  void ask_which_keys_are_given(std::function<bool(PyObject*)> is_given) {
+    is_given_key_ = std::move(is_given);
+  }
+
   /// Containers that the call is given, among its arguments and in places that count as such: where
   /// one of them is left, a replay leaves that which it is given in its place. Until `settle`.
   void ask_where_given(const std::vector<PyObject*>& containers) {
@@ -189,7 +195,8 @@ class Structure {
   static py::object build_dict(const Node& node, const py::list& items);
 
   std::vector<Taken> parts_;
-  std::function<bool(PyObject*)> is_known_;    ///< null: nobody asks
+  std::function<bool(PyObject*)> is_known_;  ///< null: nobody asks
+  std::function<bool(PyObject*)> is_given_key_;
   std::map<PyObject*, Container> containers_;  ///< that were met, and live as long as this grows
   std::size_t complete_ = 0;                   ///< of these
   std::unordered_map<PyObject*, std::size_t> given_;

@@ -93,6 +93,10 @@ class Tracked {
   }
   /// Watcher::has_met of the newest probe.
   bool has_met(PyObject* object) const { return watcher_ != nullptr && watcher_->has_met(object); }
+  /// Watcher::is_given_key of the newest probe.
+  bool is_given_key(PyObject* key) const {
+    return watcher_ != nullptr && watcher_->is_given_key(key);
+  }
   /// Whether a reference to the object is kept from one probe to the next.
   bool holds(PyObject* object) const { return handed_.holds(object); }
 

@@ -645,7 +645,7 @@ PUT = {  # of `c`, where the step puts it: what it does, and which kinds can sta
     "its dict": ("c.__dict__['tag'] = x", "object"),
     "a number of it": ("c.tag = x.sum().item()", "object"),
 }
-KINDS = {
+THINGS = {
     "tensor": (lambda i: torch.full((2,), float(i)), {"any", "hashable", "object"}), "object": (lambda i: Thing(), {"any", "hashable", "object"}),
     "list": (lambda i: [1.0], {"any"}), "other list": (lambda i: [float(i)], {"any"}), "dict": (lambda i: {"v": 1.0}, {"any"}),
     "tuple of a tensor": (lambda i: (torch.full((2,), float(i)),), {"any", "hashable"}), "list of a tensor": (lambda i: [torch.full((2,), float(i))], {"any"}),
@@ -655,10 +655,10 @@ TIMES = {"now and then": (4, 7, 20, 25), "late": (14,), "often": range(2, 30, 3)
 
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("is_argument", [False, True], ids=["of the program", "argument"])
-@pytest.mark.parametrize("kind, put", [(kind, put) for kind in KINDS for put in PUT if PUT[put][1] in KINDS[kind][1]])
+@pytest.mark.parametrize("kind, put", [(kind, put) for kind in THINGS for put in PUT if PUT[put][1] in THINGS[kind][1]])
 def test_which_object_the_step_puts_somewhere(kind, put, is_argument, times):
     def play(wrap):
-        make = KINDS[kind][0]
+        make = THINGS[kind][0]
         held = SimpleNamespace(c=make(0), l=[0, 0], q=collections.deque([0]), d={}, s=set())
         held.l[:] = [held.c, held.c]
         met = [held.c, *held.c] if kind.startswith("tuple") else [held.c]

@@ -318,7 +318,8 @@ def test_an_argument_may_cease_to_be_a_tensor_that_is_held_elsewhere(holder, way
             seen.append(bits(step(place.x) if way == "argument" else step()))
         return seen, bits(one), step
 
-    assert played_alike(play).stats["replayed"] > 4
+    # which tensor a queue holds that the step changes is not compared with its arguments: it runs eagerly
+    assert (played_alike(play).stats["replayed"] > 4) == ((holder, way) != ("popped", "argument"))
 
 
 def test_tensors_of_a_cache_are_each_their_own():

@@ -90,6 +90,8 @@ void Outcome::add_recorded_result(Tracked& tracked, const std::vector<PyObject*>
                                   PyObject* result, pack::Results& flat,
                                   const Structure::OnNumber& on_number) {
   structure_.ask_where_given(given);
+  structure_.ask_which_keys_are_given(
+      [&tracked](PyObject* key) { return tracked.is_given_key(key); });
   structure_.ask_whether_known([&tracked](PyObject* object) {
     return tracked.has_met(object) ||
            (is_part_of_model(object) && tracked.tracked().contains(object));

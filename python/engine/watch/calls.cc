@@ -780,9 +780,9 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     }
     FollowedNumbers::current().escape(self);
   }
-  if (PyUnicode_Check(self) && name == "format")
+  if ((PyUnicode_Check(self) && name == "format") || (PyAnySet_Check(self) && name == "add"))
     made.for_each([this](PyObject* value) { look_at_address(value); });
-  if (PyAnySet_Check(self) || name == "fromkeys")
+  if (PyAnySet_Check(self) && was_there(self))
     made.for_each([this](PyObject* value) { look_at_key(value); });
   if (name == "__hash__" || name == "__repr__" || name == "__str__" || name == "__format__") {
     look_at_address(self);

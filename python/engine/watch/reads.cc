@@ -428,9 +428,7 @@ void Watcher::store_attribute(PyObject* object, PyObject* its_name, const char* 
   if (PyType_Check(object)) {
     PyObject* of_meta = _PyType_Lookup(Py_TYPE(object), name);
     if (is_member(of_meta)) return refuse_member(object, of_meta);
-    const std::string path = type_name(as_type(object)) + "." + text_of(name);
-    read(Kind::kHolder, object, name, path);  // a base's is another one
-    return write(Kind::kAttribute, object, name, path);
+    return write(Kind::kAttribute, object, name, type_name(as_type(object)) + "." + text_of(name));
   }
   PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
   if (PyCell_Check(object) && !own_cells_.contains(object))

@@ -430,6 +430,16 @@ void Watcher::look_at_address(PyObject* value, int depth) {
   for (PyObject* const each : held) look_at_address(each, depth - 1);
 }
 
+bool Watcher::is_given_key(PyObject* key, int depth) const {
+  if (depth > 0 && (PyTuple_Check(key) || PyFrozenSet_Check(key))) {
+    std::vector<PyObject*> held;
+    add_held(key, held);
+    return std::ranges::any_of(
+        held, [this, depth](PyObject* each) { return is_given_key(each, depth - 1); });
+  }
+  return given_keys_.contains(key);
+}
+
 void Watcher::look_at_key(PyObject* value, int depth) {
   look_at_address(value);
   if (value == nullptr || depth == 0 || is_atom(value)) return;
@@ -482,7 +492,9 @@ py::object Watcher::value_before(const Slot& slot) const {
 
 std::vector<PyObject*> Watcher::given_in(PyObject* owner) const {
   std::vector<PyObject*> given;
-  if ((given_containers_.empty() && given_.empty()) || is_array(owner)) return given;
+  const bool has_items =
+      PyDict_Check(owner) || PyList_Check(owner) || PyAnySet_Check(owner) || is_deque(owner);
+  if (!has_items || (given_containers_.empty() && given_.empty())) return given;
   std::vector<std::pair<PyObject*, int>> open;
   // which of the places that count as arguments hold one object is compared
   if (PyDict_Check(owner)) {
@@ -571,6 +583,10 @@ void Watcher::release() {
         PyFunction_Check(object) &&
         made_.contains(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(object)));
     if (!may_be_new) met_.insert(object);
+  }
+  for (const auto& [tensor, times] : given_) given_keys_.insert(tensor);
+  for (PyObject* const object : given_containers_) {
+    if (Py_TYPE(object)->tp_hash == PyBaseObject_Type.tp_hash) given_keys_.insert(object);
   }
   static_cast<Met&>(*this) = {};
 }
@@ -758,7 +774,7 @@ bool Watcher::look(const Instruction& given) {
       if (gives_objects_ != 0) load_objects(in.first);
       break;
     case Operation::kHash:  // a set goes over them in the order of their addresses
-      for (Py_ssize_t i = 0; i < in.count; i += in.stride) look_at_key(in.arguments[i]);
+      for (Py_ssize_t i = 0; i < in.count; i += in.stride) look_at_address(in.arguments[i]);
       break;
     case Operation::kIdentity:
       if (!is_atom(in.first) && !is_atom(in.second)) {
@@ -793,7 +809,6 @@ bool Watcher::look(const Instruction& given) {
       }
       look_up(in.first, "__iter__");
       load_content(in.first);
-      if (in.hashes) look_at_key(in.first);
       break;
     case Operation::kNext:
       load_iterator(in.first);

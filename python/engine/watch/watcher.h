@@ -187,6 +187,9 @@ class Watcher final : public Listener, private Met {
   /// After `release`, and before anything else is made: whether the object was there before the
   /// step, as far as the step has met it.
   bool has_met(PyObject* object) const { return met_.contains(object); }
+  /// Whether it is, or holds as a tuple does, a tensor or an object known by its address that the
+  /// step was given.
+  bool is_given_key(PyObject* key, int depth = 6) const;
   /// Where an attribute or item of this name was assigned, or its content changed by a method; "".
   std::string place_of_write(const std::string& name) const;
   /// Where something that the step is given was written to first; "".
@@ -195,7 +198,8 @@ class Watcher final : public Listener, private Met {
 
  private:
   using Kind = Slot::Kind;
-  std::unordered_set<const PyObject*> met_;  ///< keys of `existing_`, once that is let go of
+  std::unordered_set<PyObject*> given_keys_;  ///< what is_given_key asks, from then on
+  std::unordered_set<const PyObject*> met_;   ///< keys of `existing_`, once that is let go of
   struct Id {
     Kind kind;
     PyObject* owner;
