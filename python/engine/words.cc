@@ -49,6 +49,9 @@ constexpr std::array kRows = {
         "compare or mark tensors before the step, and pass the answer as an argument"},
     Row{kHostEffect, "the step uses another module",
         "make it once, before the first call, or call a step of its own for each"},
+    Row{kHostEffect, "in which a tensor stood that it is given",
+        "keep a copy (window.append(x.clone())), or put a new list there (window = [*window[1:], "
+        "x])"},
     Row{kHostEffect, "which tensor it is",
         "decide before the step, and pass the decision as a bool"},
     Row{kTooManyVariants, ".data_ptr", "copy rows into tensors of their own: x[i:j].clone()"},

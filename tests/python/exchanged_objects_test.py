@@ -684,3 +684,25 @@ def test_which_object_the_step_puts_somewhere(kind, put, is_argument, times):
         return seen, step
 
     played_alike(play)
+
+
+WINDOWS = {"held.l[:] = [x]": "a whole", "held.l.clear()\n    held.l.append(x)": "a whole",
+           "held.l.append(x.clone())\n    held.l.pop(0)": None, "held.l = [*held.l[1:], x]": None, "held.l = (held.l + [x])[-2:]": None}
+
+
+@pytest.mark.parametrize("way", WINDOWS)
+def test_a_window_of_one_argument_that_is_another_one_later(way):
+    def play(wrap):
+        scope = {"held": SimpleNamespace(l=[torch.zeros(2), torch.zeros(2)])}
+        exec(f"def step(x):\n    {way}\n    return x * 2\n", scope)
+        step, seen, x = wrap(scope["step"]), [], torch.ones(2)
+        for i in range(24):
+            x = torch.full((2,), float(i)) if i in (12, 18) else x
+            seen.append((bits(step(x)), bits(scope["held"].l)))
+        return seen, step
+
+    step = played_alike(play)
+    if WINDOWS[way] is None:
+        assert step.stats["replayed"] >= 12, step.explain()
+    else:
+        assert step.stats["replayed"] == 0 and WINDOWS[way] in step.explain() and "append(x.clone())" in step.explain(), step.explain()

@@ -534,8 +534,15 @@ void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_
   const auto [held, is_first] = given_in_changed_.try_emplace(owner);
   if (is_first) held->second = given_in(owner);
   if (!appended) {  // that it is in there, and no other, is not to be asked of the content alone
-    for (PyObject* const each : std::exchange(held->second, {}))
-      is_tensor(each) ? look_which(each, nullptr) : mark(each, path);
+    for (PyObject* const each : std::exchange(held->second, {})) {
+      if (!is_tensor(each)) {
+        mark(each, path);
+        continue;
+      }
+      refuse("the step changes `" + path +
+             "` as a whole, in which a tensor stood that it is given: whether that is the one that "
+             "it is given now is not compared");
+    }
   }
   Slot& slot = slots_->slot(position);
   if (!locks_.empty()) written_under_lock_.emplace_back(position, locks_.back().lock);
