@@ -437,7 +437,8 @@ bool Watcher::is_given_key(PyObject* key, int depth) const {
     return std::ranges::any_of(
         held, [this, depth](PyObject* each) { return is_given_key(each, depth - 1); });
   }
-  return given_keys_.contains(key);
+  return given_keys_.contains(key) &&
+         (is_tensor(key) || Py_TYPE(key)->tp_hash == PyBaseObject_Type.tp_hash);
 }
 
 void Watcher::look_at_key(PyObject* value, int depth) {
@@ -490,8 +491,8 @@ py::object Watcher::value_before(const Slot& slot) const {
   return stolen(PyDict_Keys(before.ptr()));
 }
 
-std::vector<PyObject*> Watcher::given_in(PyObject* owner) const {
-  std::vector<PyObject*> given;
+std::vector<py::object> Watcher::given_in(PyObject* owner) const {
+  std::vector<py::object> given;
   const bool has_items =
       PyDict_Check(owner) || PyList_Check(owner) || PyAnySet_Check(owner) || is_deque(owner);
   if (!has_items || (given_containers_.empty() && given_.empty())) return given;
@@ -517,7 +518,7 @@ std::vector<PyObject*> Watcher::given_in(PyObject* owner) const {
                               ? given_.contains(value)
                               : !PyTuple_Check(value) && given_containers_.contains(value);
     if (is_given) {
-      given.push_back(value);
+      given.push_back(borrowed(value));
     } else if (depth < kDepth && (is_container(value) || PyTuple_Check(value))) {
       std::vector<PyObject*> held;
       add_held(value, held);
@@ -534,9 +535,9 @@ void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_
   const auto [held, is_first] = given_in_changed_.try_emplace(owner);
   if (is_first) held->second = given_in(owner);
   if (!appended) {  // that it is in there, and no other, is not to be asked of the content alone
-    for (PyObject* const each : std::exchange(held->second, {})) {
-      if (!is_tensor(each)) {
-        mark(each, path);
+    for (const py::object& each : std::exchange(held->second, {})) {
+      if (!is_tensor(each.ptr())) {
+        mark(each.ptr(), path);
         continue;
       }
       refuse("the step changes `" + path +
@@ -592,9 +593,7 @@ void Watcher::release() {
     if (!may_be_new) met_.insert(object);
   }
   for (const auto& [tensor, times] : given_) given_keys_.insert(tensor);
-  for (PyObject* const object : given_containers_) {
-    if (Py_TYPE(object)->tp_hash == PyBaseObject_Type.tp_hash) given_keys_.insert(object);
-  }
+  given_keys_.insert(given_containers_.begin(), given_containers_.end());  // some are gone by now
   static_cast<Met&>(*this) = {};
 }
 

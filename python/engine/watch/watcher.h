@@ -198,8 +198,9 @@ class Watcher final : public Listener, private Met {
 
  private:
   using Kind = Slot::Kind;
-  std::unordered_set<PyObject*> given_keys_;  ///< what is_given_key asks, from then on
-  std::unordered_set<const PyObject*> met_;   ///< keys of `existing_`, once that is let go of
+  /// What is_given_key asks, from then on; by address, since the step may have let go of some.
+  std::unordered_set<const PyObject*> given_keys_;
+  std::unordered_set<const PyObject*> met_;  ///< keys of `existing_`, once that is let go of
   struct Id {
     Kind kind;
     PyObject* owner;
@@ -312,7 +313,7 @@ class Watcher final : public Listener, private Met {
   /// Something is written to an object that did not exist before, but may be given.
   /// The tensors, lists, dicts and objects that the step is given and that stand in a container of
   /// the program's, in places that do not count as arguments.
-  std::vector<PyObject*> given_in(PyObject* owner) const;
+  std::vector<py::object> given_in(PyObject* owner) const;
   void change_given(PyObject* object) {
     if (!given_containers_.contains(object)) return;
     if (place_of_change_.empty()) place_of_change_ = locate();
@@ -645,7 +646,7 @@ class Watcher final : public Listener, private Met {
   std::unordered_map<PyObject*, std::vector<std::size_t>> written_items_;
   /// By the container that the step changes as a whole: what it is given was in there before, as
   /// long as the step only appends.
-  std::unordered_map<PyObject*, std::vector<PyObject*>> given_in_changed_;
+  std::unordered_map<PyObject*, std::vector<py::object>> given_in_changed_;
   bool is_torchs_class(PyTypeObject* type);
   /// Whether torch's code works on what its instances hold, though the class may be the program's.
   bool is_made_of_torchs_class(PyTypeObject* type);
