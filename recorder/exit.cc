@@ -172,12 +172,9 @@ class Exit {
     const trace::TensorId id = state_.tensor_table.see(gradient, Origin::kForeign, {});
     state_.recording.exit_gradients.push_back({of, id});
     if (id != trace::kNoTensor) {
-      const auto same = std::ranges::find_if(
-          gradients_, [&gradient](const at::Tensor& other) { return other.is_same(gradient); });
-      if (same != gradients_.end()) {
-        recorded_.same_gradients.emplace(gradients_.size(),
-                                         static_cast<std::size_t>(same - gradients_.begin()));
-      }
+      const auto [first, is_new] =
+          gradient_positions_.try_emplace(gradient.unsafeGetTensorImpl(), gradients_.size());
+      if (!is_new) recorded_.same_gradients.emplace(gradients_.size(), first->second);
     }
     gradients_.push_back(gradient);
     if (id == trace::kNoTensor) return;
@@ -731,6 +728,7 @@ class Exit {
   Identities views_of_;  ///< by what they are views of, which the caller may not hold: arguments
                          ///< and tracked tensors
   std::vector<at::Tensor> gradients_;  ///< by position in Recording::exit_gradients
+  std::unordered_map<const c10::TensorImpl*, std::size_t> gradient_positions_;  ///< the first there
 };
 
 }  // namespace

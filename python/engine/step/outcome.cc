@@ -291,8 +291,8 @@ py::object Outcome::put(const pack::Results& results, std::span<PyObject* const>
     if (!assignment.appended) {
       PyObject* const value = (next++)->ptr();
       const bool is_of_class = PyType_Check(place.owner.ptr()) && !is_member(place.key.ptr());
-      if (is_of_class) put_in_class(as_type(place.owner.ptr()), place.key.ptr(), value);
-      if (!is_of_class) put_at(place.owner.ptr(), place.key.ptr(), value);
+      is_of_class ? put_in_class(as_type(place.owner.ptr()), place.key.ptr(), value)
+                  : put_at(place.owner.ptr(), place.key.ptr(), value);
       continue;
     }
     for (std::size_t i = 0; i < *assignment.appended; ++i)
