@@ -47,6 +47,11 @@ std::string_view name_of_builtin(PyObject* callee) {
   return reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
 }
 
+/// Of a method that a class of C's has, not bound to an object.
+std::string_view name_of_method(PyObject* callee) {
+  return reinterpret_cast<PyMethodDescrObject*>(callee)->d_method->ml_name;
+}
+
 /// Whether a call is of a method of C's of a list, a deque or a dict that looks at none of what is
 /// in it, and keeps what it is given as it is.
 bool hands_items_on(const Instruction& in) {
@@ -58,9 +63,7 @@ bool hands_items_on(const Instruction& in) {
   const std::string_view methods = PyDict_Check(self)                     ? kOfDicts
                                    : PyList_Check(self) || is_deque(self) ? kAdds
                                                                           : "";
-  return is_one_of(is_bound ? name_of_builtin(in.callee)
-                            : reinterpret_cast<PyMethodDescrObject*>(in.callee)->d_method->ml_name,
-                   methods);
+  return is_one_of(is_bound ? name_of_builtin(in.callee) : name_of_method(in.callee), methods);
 }
 
 /// Whether a call makes a list, tuple or dict of keywords and what stands in another one.
@@ -217,8 +220,7 @@ const at::Tensor* Watcher::array_read_by(const Instruction& in) const {
   } else if (count == 1) {
     const bool is_method = Py_TYPE(in.callee) == &PyMethodDescr_Type;
     const bool gives =
-        is_method ? is_one_of(reinterpret_cast<PyMethodDescrObject*>(in.callee)->d_method->ml_name,
-                              kGivesNumbers)
+        is_method ? is_one_of(name_of_method(in.callee), kGivesNumbers)
                   : as_type(in.callee) == &PyFloat_Type || as_type(in.callee) == &PyLong_Type;
     if (gives) array = in.arguments[0];
   }
